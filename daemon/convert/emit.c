@@ -41,6 +41,94 @@ static int put_vector(const struct emit *m, struct mil_writer *w, uint32_t l,
                                 e);
 }
 
+/* What affine_join multiplies and adds, of one block: the stream's factor d, the
+ * block's b and b * a + c * d, the last two in the scaled stream. */
+static int put_join(const struct emit *m, struct mil_writer *w, uint32_t l,
+                    enum arch_slot slot, const struct mil_const **ret,
+                    struct err *e)
+{
+    const struct part *p = arch_part(m->d, l, slot);
+    size_t n = m->d->d_model;
+    float *v = malloc(7 * n * sizeof(*v)); /* a, b, c, d, and the three */
+    if (v == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
+    }
+    int rc = mil_writer_keeps(w) ? 0 : gguf_rows(p->t, p->first, 4, v, e);
+    for (size_t i = 0; rc == 0 && !mil_writer_keeps(w) && i < n; i++) {
+        float added = v[i] * v[n + i] + v[2 * n + i] * v[3 * n + i];
+        v[4 * n + i] = v[3 * n + i];
+        v[5 * n + i] = v[n + i] * m->alpha;
+        v[6 * n + i] = added * m->alpha;
+    }
+    for (size_t i = 0; rc == 0 && i < 3; i++) {
+        rc = weights_floats(w, p->t->name, WEIGHTS_CHANNEL, v + (4 + i) * n, n,
+                            &ret[i], e);
+    }
+    free(v);
+    return rc;
+}
+
+/* Rows of tables, as they are. */
+static int put_rows(const struct emit *m, struct mil_writer *w, uint32_t l,
+                    enum arch_slot slot, enum weights_shape shape,
+                    const struct mil_const **ret, struct err *e)
+{
+    for (uint32_t i = 0; i < arch_part(m->d, l, slot)->rows; i++) {
+        const struct part p = arch_table_row(m->d, l, slot, i);
+        RETERR(weights_vector(w, &p, shape, 1, false, NULL, &ret[i], e));
+    }
+    return 0;
+}
+
+static int put_cca(const struct emit *m, struct mil_writer *w, uint32_t l,
+                   struct layer_weights *r, struct err *e)
+{
+    RETERR(weights_taps(w, arch_part(m->d, l, SLOT_CONV), 1,
+                        &r->vector[SLOT_CONV], e));
+    RETERR(weights_taps(w, arch_part(m->d, l, SLOT_MIX), m->d->layers[l].d_head,
+                        &r->vector[SLOT_MIX], e));
+    return put_rows(m, w, l, SLOT_MIX_BIAS, WEIGHTS_BIAS,
+                    &r->extra[EXTRA_CONV_BIAS], e);
+}
+
+/* Router networks: the norm's weight has the form's gain. */
+static int put_network(const struct emit *m, struct mil_writer *w, uint32_t l,
+                       struct layer_weights *r, struct err *e)
+{
+    enum { NORM = 2 }; /* of the table's rows; arch.h */
+    uint32_t n = m->d->layers[l].d_router;
+    for (uint32_t i = 0; i < arch_part(m->d, l, SLOT_ROUTER_VECTORS)->rows;
+         i++) {
+        const struct part p = arch_table_row(m->d, l, SLOT_ROUTER_VECTORS, i);
+        float gain = i == NORM ? norm_gain(m->norm, n) : 1;
+        RETERR(weights_vector(w, &p, WEIGHTS_CHANNEL, gain, false, NULL,
+                              &r->extra[EXTRA_ROUTER + i], e));
+    }
+    return 0;
+}
+
+static int put_extras(const struct emit *m, struct mil_writer *w, uint32_t l,
+                      struct layer_weights *r, struct err *e)
+{
+    const struct layer *y = &m->d->layers[l];
+    if (y->mixer == MIXER_CONV) {
+        RETERR(weights_taps(w, arch_part(m->d, l, SLOT_CONV), 1,
+                            &r->vector[SLOT_CONV], e));
+    }
+    if (y->mixer == MIXER_CCA) {
+        RETERR(put_cca(m, w, l, r, e));
+    }
+    if (y->router == ROUTER_NETWORK) {
+        RETERR(put_network(m, w, l, r, e));
+    }
+    if (y->affine_join) {
+        RETERR(put_join(m, w, l, SLOT_JOIN_ATTN, &r->extra[EXTRA_JOIN_ATTN],
+                        e));
+        RETERR(put_join(m, w, l, SLOT_JOIN_FFN, &r->extra[EXTRA_JOIN_FFN], e));
+    }
+    return 0;
+}
+
 static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
                        struct layer_weights *r, struct err *e)
 {
@@ -68,6 +156,7 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_POST_FFN,  WEIGHTS_CHANNEL, post,                            true,  false},
         {SLOT_PLE_NORM,  WEIGHTS_CHANNEL, gain * m->alpha,                 true,  false},
         {SLOT_ROUTER_SCALE, WEIGHTS_CHANNEL, gain / sqrtf((float)m->d->d_model), false, false},
+        {SLOT_K_SCALE, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_ROUTER_BIAS, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_EXPERT_SCALE, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_EXPERT_NORM, WEIGHTS_CHANNEL, gain, true, false},
@@ -77,10 +166,7 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
     for (size_t i = 0; i < countof(forms); i++) {
         RETERR(put_vector(m, w, l, &forms[i], r, e));
     }
-    if (y->mixer == MIXER_CONV) {
-        RETERR(weights_taps(w, arch_part(m->d, l, SLOT_CONV),
-                            &r->vector[SLOT_CONV], e));
-    }
+    RETERR(put_extras(m, w, l, r, e));
     if (y->d_ple > 0) { /* the division by sqrt(2) stands in it */
         const struct vector_form in = {
             SLOT_PLE_NORM_IN, WEIGHTS_CHANNEL,
@@ -97,6 +183,7 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
         SLOT_Q,        SLOT_K,        SLOT_V,        SLOT_O,
         SLOT_CONV_IN,  SLOT_CONV_OUT, SLOT_GATE,     SLOT_UP,
         SLOT_DOWN,     SLOT_PLE_PROJ, SLOT_PLE_GATE, SLOT_PLE_OUT,
+        SLOT_V_BEFORE, SLOT_ROUTER_DOWN, SLOT_ROUTER_1, SLOT_ROUTER_2,
         SLOT_ROUTER};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);

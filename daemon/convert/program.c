@@ -37,7 +37,7 @@ static void kind_inputs(struct ctx *c, uint32_t kind, uint32_t last)
     bool rotates = false;
     for (uint32_t l = c->first; l < last; l++) {
         bool here = d->layers[l].kind == kind &&
-                    d->layers[l].mixer == MIXER_ATTENTION;
+                    d->layers[l].mixer != MIXER_CONV;
         any = any || here;
         rotates = rotates || (here && d->layers[l].rotates);
     }
@@ -109,8 +109,8 @@ void program_layers(const struct emit *m, struct mil_program *p,
         for (size_t k = 0; out && k < 2 && c.news[l][k] != NULL; k++) {
             mil_add_output(p, c.f, c.news[l][k]);
         }
-        if (c.tails[l] != NULL) {
-            mil_add_output(p, c.f, c.tails[l]);
+        for (size_t k = 0; k < 2 && c.tails[l][k] != NULL; k++) {
+            mil_add_output(p, c.f, c.tails[l][k]);
         }
     }
     free(c.all);

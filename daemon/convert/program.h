@@ -14,8 +14,20 @@ enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN };
 void expert_constant_name(enum expert_matrix which, uint32_t group,
                           char out[EXPERT_NAME_MAX]);
 
+/* Constants that are made of rows of a table (arch_slot). */
+enum layer_extra {
+    EXTRA_CONV_BIAS, /* MIXER_CCA: of the depthwise convolution */
+    EXTRA_MIX_BIAS,
+    EXTRA_JOIN_ATTN, /* affine_join: times the stream, times the block's, and
+                        what is added */
+    EXTRA_JOIN_FFN = EXTRA_JOIN_ATTN + 3,
+    EXTRA_ROUTER = EXTRA_JOIN_FFN + 3, /* ROUTER_NETWORK: five vectors */
+    EXTRA_COUNT = EXTRA_ROUTER + 5,
+};
+
 /* One layer's constants by slot; empty where the model has none. */
 struct layer_weights {
+    const struct mil_const *extra[EXTRA_COUNT];
     struct weight experts[EXPERT_MATRICES][MODEL_EXPERT_GROUPS];
     struct weight matrix[SLOT_COUNT];
     const struct mil_const *vector[SLOT_COUNT];

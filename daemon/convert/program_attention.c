@@ -121,6 +121,34 @@ static struct mil_value *attend(struct ctx *c, struct mil_value *q,
     return draw_reshape(c, "attn", a, nh * dh, -1, 1);
 }
 
+float program_query_scale(const struct layer *l)
+{
+    return l->score_cap > 0 ? l->score_scale / l->score_cap : l->score_scale;
+}
+
+/* The factor of alpha with which epsilon is the least number of fp16: the model
+ * has none here, but a row of zeros must stay one. */
+static float bare(const struct ctx *c)
+{
+    return sqrtf(0x1p-24f / c->m->d->norm_eps);
+}
+
+/* MIXER_CCA's queries or keys as heads: divided by their root mean square, times
+ * a factor, rotated. */
+static struct mil_value *cca_heads(struct ctx *c, char which,
+                                   struct mil_value *x, uint32_t n)
+{
+    bool q = which == 'q';
+    x = heads(c, q ? "q_heads" : "k_heads", x, n);
+    x = draw_norm(c, q ? "q_norm" : "k_norm", x, 3, c->l->d_head, bare(c),
+                  NULL);
+    struct mil_value *by =
+        q ? draw_f16(c, program_query_scale(c->l))
+          : draw_constant(c, "k_scale", layer_vector(c->w, SLOT_K_SCALE));
+    x = draw_binary(c, "mul", q ? "q_scaled" : "k_scaled", x, by);
+    return rope(c, q ? "q_rope" : "k_new", x);
+}
+
 /* A projection (q or k) as heads, normed and rotated as the layer says; its
  * last op is `final`. */
 static struct mil_value *queries(struct ctx *c, char which, const char *final,
@@ -148,11 +176,6 @@ static struct mil_value *queries(struct ctx *c, char which, const char *final,
     return after ? draw_norm(c, final, x, 3, l->d_head, 1, w) : x;
 }
 
-float program_query_scale(const struct layer *l)
-{
-    return l->score_cap > 0 ? l->score_scale / l->score_cap : l->score_scale;
-}
-
 /* This layer's keys and values at all positions, into c->all. */
 static void make_keys(struct ctx *c, struct mil_value *k, struct mil_value *v)
 {
@@ -162,7 +185,9 @@ static void make_keys(struct ctx *c, struct mil_value *k, struct mil_value *v)
     if (l->v_norm) {
         v = draw_norm(c, "v_new", v, 3, l->d_head, 1, NULL);
     }
-    k = queries(c, 'k', "k_new", k, SLOT_K_NORM, l->n_kv);
+    k = l->mixer == MIXER_CCA
+            ? cca_heads(c, 'k', k, l->n_kv)
+            : queries(c, 'k', "k_new", k, SLOT_K_NORM, l->n_kv);
     c->news[l->kv_from][0] = k;
     c->news[l->kv_from][1] = v;
     (void)snprintf(stem, sizeof(stem), "layers_%u", c->layer);
@@ -208,6 +233,13 @@ struct mil_value *draw_attention(struct ctx *c, struct mil_value *h)
 {
     const struct layer *l = c->l;
     struct mil_value *const *all = c->all[l->kv_from];
+    if (l->mixer == MIXER_CCA) {
+        struct mil_value *x[3];
+        draw_cca(c, h, &x[0], &x[1], &x[2]);
+        make_keys(c, x[1], x[2]);
+        x[0] = cca_heads(c, 'q', x[0], l->n_heads);
+        return attend(c, x[0], all[0], all[1]);
+    }
     struct mil_value *q = draw_project(c, "q", h, SLOT_Q, SLOT_Q_BIAS);
     if (l->kv_from == c->first + c->layer) {
         struct mil_value *k = draw_project(c, "k", h, SLOT_K, SLOT_K_BIAS);

@@ -25,7 +25,7 @@ static const char *const names[] = {
 /* [1, E, 1, E]: 1 where the second expert has the lower index. */
 static struct mil_value *lower_index(struct ctx *c)
 {
-    uint32_t n = c->l->n_experts;
+    uint32_t n = arch_classes(c->l);
     struct mil_type type = {
         .dtype = MIL_FP16, .rank = 4, .dims = {1, n, 1, n}
     };
@@ -88,6 +88,17 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
         sum = draw_binary(c, "add", "router_sum_min", sum,
                           draw_f16(c, ROUTER_SUM_MIN));
         g = draw_binary(c, "real_div", "router_gates", s, sum);
+    } else if (c->l->router == ROUTER_NETWORK) {
+        struct mil_value *p =
+            mil_op(c->p, c->f, "softmax", draw_named(c, "router_p"), "x",
+                   scores, "axis", mil_i32(c->p, c->f, 1), NULL);
+        struct mil_value *bias = draw_constant(
+            c, "router_bias", layer_vector(c->w, SLOT_ROUTER_BIAS));
+        struct mil_value *keys = draw_binary(c, "add", "router_keys", p, bias);
+        struct mil_value *chosen = choose(c, keys);
+        chosen = as_number(c, "router_chosen_n", chosen);
+        g = draw_binary(c, "mul", "router_all", p, chosen);
+        g = draw_slice(c, "router_gates", g, 1, 0, (int32_t)c->l->n_experts);
     } else {
         struct mil_value *chosen = choose(c, scores);
         g = mil_op(c->p, c->f, "select", draw_named(c, "router_kept"), "cond",
@@ -162,6 +173,47 @@ static struct mil_value *mix(struct ctx *c, struct mil_value *h,
     return sum;
 }
 
+static struct mil_value *vector_of(struct ctx *c, size_t i)
+{
+    static const char *const text[] = {"router_down_bias", "router_before",
+                                       "router_net_norm_weight",
+                                       "router_1_bias", "router_2_bias"};
+    return draw_constant(c, text[i], c->w->extra[EXTRA_ROUTER + i]);
+}
+
+static struct mil_value *inner(struct ctx *c, const char *what,
+                               const char *biased, const char *act,
+                               struct mil_value *x, enum arch_slot slot,
+                               size_t bias)
+{
+    x = draw_project(c, what, x, slot, SLOT_COUNT);
+    x = draw_binary(c, "add", biased, x, vector_of(c, bias));
+    return mil_op(c->p, c->f, "gelu", draw_named(c, act), "x", x, "mode",
+                  mil_str(c->p, c->f, "EXACT"), NULL);
+}
+
+/* The scores of ROUTER_NETWORK. */
+static struct mil_value *network(struct ctx *c, struct mil_value *h)
+{
+    struct mil_value *r =
+        draw_project(c, "router_down", h, SLOT_ROUTER_DOWN, SLOT_COUNT);
+    r = draw_binary(c, "add", "router_own", r, vector_of(c, 0));
+    if (c->first + c->layer > 0) {
+        must(c->router != NULL); /* arch_can_begin */
+        struct mil_value *before =
+            draw_binary(c, "mul", "router_scaled", c->router, vector_of(c, 1));
+        r = draw_binary(c, "add", "router_state", r, before);
+    }
+    c->router = r;
+    r = draw_norm(c, "router_net_norm", r, 1, c->l->d_router, 1,
+                  c->w->extra[EXTRA_ROUTER + 2]);
+    r = inner(c, "router_1", "router_1_biased", "router_1_act", r,
+              SLOT_ROUTER_1, 3);
+    r = inner(c, "router_2", "router_2_biased", "router_2_act", r,
+              SLOT_ROUTER_2, 4);
+    return draw_project(c, "router", r, SLOT_ROUTER, SLOT_COUNT);
+}
+
 struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
                                struct mil_value *h, struct mil_value *dense)
 {
@@ -175,7 +227,9 @@ struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
                       layer_vector(c->w, SLOT_EXPERT_NORM));
     }
     struct mil_value *scores =
-        draw_project(c, "router", in, SLOT_ROUTER, SLOT_COUNT);
+        c->l->router == ROUTER_NETWORK
+            ? network(c, in)
+            : draw_project(c, "router", in, SLOT_ROUTER, SLOT_COUNT);
     struct mil_value *by = gates(c, scores);
     struct mil_value *y = mix(c, h, by);
     if (!c->l->expert_branch) {

@@ -32,7 +32,8 @@ struct ctx {
     /* By layer of the model, earlier programs' too: keys and values */
     struct mil_value *(*all)[2];  /* at all positions; NULL: not drawn */
     struct mil_value *(*news)[2]; /* that the program's own layers wrote */
-    struct mil_value **tails;     /* new positions of tails; NULL */
+    struct mil_value *(*tails)[2]; /* new positions of tails; NULL */
+    struct mil_value *router;      /* what the next layer's router reads */
 };
 
 /* --- program_ops.c --- */
@@ -81,6 +82,23 @@ struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
 
 /* The same of a short convolution; [1, d_model, T, 1]. */
 struct mil_value *draw_conv(struct ctx *c, struct mil_value *h);
+/* x [1, channels, T, 1] at its own positions and the `len` before them, which
+ * the input ..._STEM_tail has: [1, channels, len + T, 1]. x becomes an output,
+ * and has to have the name ..._STEM_new. */
+struct mil_value *draw_with_tail(struct ctx *c, const char *stem, uint32_t len,
+                                 uint32_t channels, struct mil_value *x);
+/* A convolution along T, a group each `channels / groups` channels; bias may be
+ * NULL. */
+struct mil_value *draw_taps(struct ctx *c, const char *what,
+                            struct mil_value *x, struct mil_value *weight,
+                            struct mil_value *bias, uint32_t groups);
+
+/* --- program_cca.c --- */
+
+/* Queries, keys (both before their norms) and values of MIXER_CCA; each
+ * [1, heads * d_head, T, 1]. */
+void draw_cca(struct ctx *c, struct mil_value *h, struct mil_value **q,
+              struct mil_value **k, struct mil_value **v);
 
 /* --- program_experts.c --- */
 

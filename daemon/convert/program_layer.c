@@ -11,12 +11,34 @@ static struct mil_value *enter(struct ctx *c, const char *what,
                           : draw_times(c, what, x, 1.0f / m->alpha);
 }
 
+/* (y + a) * b + (x + c) * d: x is scaled, the scale of y and what is added stand
+ * in the constants. */
+static struct mil_value *join(struct ctx *c, const char *what, bool last,
+                              struct mil_value *x, struct mil_value *y,
+                              bool ffn)
+{
+    const struct mil_const *const *k =
+        &c->w->extra[ffn ? EXTRA_JOIN_FFN : EXTRA_JOIN_ATTN];
+    const char *names[3] = {ffn ? "join_ffn_x" : "join_attn_x",
+                            ffn ? "join_ffn_y" : "join_attn_y",
+                            ffn ? "join_ffn_c" : "join_attn_c"};
+    struct mil_value *by = draw_constant(c, names[0], k[0]);
+    x = draw_binary(c, "mul", "joined_x", x, by);
+    by = draw_constant(c, names[1], k[1]);
+    y = draw_binary(c, "mul", "joined_y", y, by);
+    y = draw_binary(c, "add", "joined", y, draw_constant(c, names[2], k[2]));
+    return draw_last(c, last, "add", what, x, y);
+}
+
 /* x + what the block made of it, in the scaled stream. */
 static struct mil_value *residual(struct ctx *c, const char *what, bool last,
                                   struct mil_value *x, struct mil_value *y,
                                   enum arch_slot post, const char *post_name)
 {
     const struct mil_const *w = layer_vector(c->w, post);
+    if (c->l->affine_join) {
+        return join(c, what, last, x, y, post == SLOT_POST_FFN);
+    }
     if (w != NULL) { /* alpha and the residual's scale stand in its weight */
         y = draw_norm(c, post_name, y, 1, c->m->d->d_model, 1, w);
     } else {

@@ -21,6 +21,8 @@ enum range_kind {
     RANGE_Q,
     RANGE_K,
     RANGE_V,
+    RANGE_Q_MIX, /* MIXER_CCA: after the convolutions */
+    RANGE_K_MIX,
     RANGE_Q_NORM,
     RANGE_K_NORM,
     RANGE_V_NORM,
@@ -40,6 +42,10 @@ enum range_kind {
     RANGE_FFN_OUT,
     RANGE_POST_DENSE,
     RANGE_ROUTER_NORM, /* what a router reads, with a branch of experts */
+    RANGE_ROUTER_STATE, /* ROUTER_NETWORK: what the next layer reads */
+    RANGE_ROUTER_NET,   /* and its norm; its inner layers */
+    RANGE_ROUTER_1,
+    RANGE_ROUTER_2,
     RANGE_ROUTER,
     RANGE_EXPERT_NORM,
     RANGE_EXPERT_GATE, /* of the chosen experts */

@@ -12,7 +12,7 @@
 #define BLOB_UNIT  64u /* weight.bin: a record, and its data's alignment */
 /* of a layer */
 #define CONSTS_MAX \
-    ((size_t)3 * SLOT_COUNT + (size_t)2 * EXPERT_MATRICES * MODEL_EXPERT_GROUPS)
+    ((size_t)3 * SLOT_COUNT + EXTRA_COUNT + (size_t)2 * EXPERT_MATRICES * MODEL_EXPERT_GROUPS)
 
 struct slice {
     struct weight matrix;
@@ -47,6 +47,12 @@ static const struct {
     {SLOT_PLE_PROJ,    true,  "ple_proj_weight",       NULL           },
     {SLOT_PLE_GATE,    true,  "ple_gate_weight",       NULL           },
     {SLOT_PLE_OUT,     true,  "ple_out_weight",        NULL           },
+    {SLOT_V_BEFORE,    true,  "value_new_weight",      NULL           },
+    {SLOT_MIX,         false, "mix_taps",              NULL           },
+    {SLOT_K_SCALE,     false, "k_scale",               NULL           },
+    {SLOT_ROUTER_DOWN, true,  "router_down_weight",    NULL           },
+    {SLOT_ROUTER_1,    true,  "router_1_weight",       NULL           },
+    {SLOT_ROUTER_2,    true,  "router_2_weight",       NULL           },
     {SLOT_ROUTER,      true,  "router_weight",         NULL           },
     {SLOT_ROUTER_SCALE, false, "router_norm_weight",   NULL           },
     {SLOT_ROUTER_BIAS, false, "router_bias",           NULL           },
@@ -69,6 +75,22 @@ static const struct {
     {SLOT_POST_FFN,    false, "post_ffn_norm_weight",  NULL           },
     {SLOT_PLE_NORM_IN, false, "ple_proj_norm_weight",  NULL           },
     {SLOT_PLE_NORM,    false, "ple_norm_weight",       NULL           },
+};
+
+static const char *const extra_names[EXTRA_COUNT] = {
+    [EXTRA_CONV_BIAS] = "conv_bias",
+    [EXTRA_MIX_BIAS] = "mix_bias",
+    [EXTRA_JOIN_ATTN] = "join_attn_x",
+    [EXTRA_JOIN_ATTN + 1] = "join_attn_y",
+    [EXTRA_JOIN_ATTN + 2] = "join_attn_c",
+    [EXTRA_JOIN_FFN] = "join_ffn_x",
+    [EXTRA_JOIN_FFN + 1] = "join_ffn_y",
+    [EXTRA_JOIN_FFN + 2] = "join_ffn_c",
+    [EXTRA_ROUTER] = "router_down_bias",
+    [EXTRA_ROUTER + 1] = "router_before",
+    [EXTRA_ROUTER + 2] = "router_net_norm_weight",
+    [EXTRA_ROUTER + 3] = "router_1_bias",
+    [EXTRA_ROUTER + 4] = "router_2_bias",
 };
 
 /* One after the other, all matrices of all groups. */
@@ -141,6 +163,12 @@ static bool keep_constant(struct layer_weights *to, const char *name,
             to->vector[names[i].slot] = w->data;
         }
         return true;
+    }
+    for (size_t i = 0; w->params == NULL && i < EXTRA_COUNT; i++) {
+        if (strcmp(name, extra_names[i]) == 0) {
+            to->extra[i] = w->data;
+            return true;
+        }
     }
     struct weight *of = experts_named(to, name);
     if (of == NULL || w->data->type.rank < 2) {
@@ -345,6 +373,9 @@ static void list_copies(struct copies *c, const struct layer_weights *from,
         add_copy(c, from->matrix[i].params, &to->matrix[i].params);
         add_copy(c, from->vector[i], &to->vector[i]);
     }
+    for (size_t i = 0; i < EXTRA_COUNT; i++) {
+        add_copy(c, from->extra[i], &to->extra[i]);
+    }
     for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
         const struct weight *a = experts_at(from, i);
         struct weight *b = &to->experts[i / MODEL_EXPERT_GROUPS]
@@ -517,6 +548,9 @@ static void measure_layer(const struct stored *s, uint32_t l,
         measure_matrix(&w->matrix[i], ret);
         ret->bytes += blob(w->vector[i]);
     }
+    for (size_t i = 0; i < EXTRA_COUNT; i++) {
+        ret->bytes += blob(w->extra[i]);
+    }
     for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
         measure_matrix(experts_at(w, i), ret);
     }
@@ -592,6 +626,9 @@ void stored_hash(const struct stored *s, char out[SHA256_HEX])
             hash_const(&h, w->matrix[i].data);
             hash_const(&h, w->matrix[i].params);
             hash_const(&h, w->vector[i]);
+        }
+        for (size_t i = 0; i < EXTRA_COUNT; i++) {
+            hash_const(&h, w->extra[i]);
         }
         for (size_t i = 0; i < EXPERT_MATRICES * MODEL_EXPERT_GROUPS; i++) {
             hash_const(&h, experts_at(w, i)->data);

@@ -460,23 +460,23 @@ static struct mil_type vector_type(enum weights_shape shape, size_t n)
 }
 
 /* fp16 of a number, if it holds it. */
-static int to_half(const struct part *p, float v, uint16_t *ret, struct err *e)
+static int to_half(const char *name, float v, uint16_t *ret, struct err *e)
 {
     *ret = half_from_float(v);
     return (*ret & 0x7c00u) != 0x7c00u
                ? 0
                : err_set(e, ERR_RANGE, "%s: %g leaves the fp16 range",
-                         p->t->name, (double)v);
+                         name, (double)v);
 }
 
-int weights_taps(struct mil_writer *w, const struct part *p,
+int weights_taps(struct mil_writer *w, const struct part *p, uint32_t inputs,
                  const struct mil_const **ret, struct err *e)
 {
     size_t n = (size_t)(p->rows * p->cols);
     const struct mil_type type = {
         .dtype = MIL_FP16,
         .rank = 4,
-        .dims = {(int64_t)p->rows, 1, (int64_t)p->cols, 1}
+        .dims = {(int64_t)p->rows, inputs, (int64_t)(p->cols / inputs), 1}
     };
     if (mil_writer_keeps(w)) {
         *ret = mil_blob_keep(w, &type);
@@ -491,11 +491,32 @@ int weights_taps(struct mil_writer *w, const struct part *p,
     }
     CHECK(gguf_rows(p->t, 0, p->rows, in, e));
     for (size_t i = 0; i < n; i++) {
-        CHECK(to_half(p, in[i], &out[i], e));
+        CHECK(to_half(p->t->name, in[i], &out[i], e));
     }
     *ret = mil_blob(w, &type, out);
 out:
     free(in);
+    free(out);
+    return rc;
+}
+
+int weights_floats(struct mil_writer *w, const char *name,
+                   enum weights_shape shape, const float *v, size_t n,
+                   const struct mil_const **ret, struct err *e)
+{
+    const struct mil_type type = vector_type(shape, n);
+    if (mil_writer_keeps(w)) {
+        *ret = mil_blob_keep(w, &type);
+        return 0;
+    }
+    uint16_t *out = malloc(n * sizeof(*out));
+    int rc = out != NULL ? 0 : err_set(e, ERR_NOMEM, "%s: no memory", name);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = to_half(name, v[i], &out[i], e);
+    }
+    if (rc == 0) {
+        *ret = mil_blob(w, &type, out);
+    }
     free(out);
     return rc;
 }
@@ -526,7 +547,7 @@ int weights_vector(struct mil_writer *w, const struct part *p,
                    head_row(perm, (uint32_t)(i % perm->d_head));
         }
         float v = (plus_one ? 1 + in[from] : in[from]) * factor;
-        CHECK(to_half(p, v, &out[i], e));
+        CHECK(to_half(p->t->name, v, &out[i], e));
     }
     *ret = mil_blob(w, &type, out);
 out:

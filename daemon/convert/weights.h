@@ -86,10 +86,16 @@ CHECKED int weights_vector(struct mil_writer *w, const struct part *p,
                            bool plus_one, const struct head_rows *perm,
                            const struct mil_const **ret, struct err *e);
 
-/* The taps of a depthwise convolution along T, (channels, taps): fp16
- * [channels, 1, taps, 1]. Errors: those of weights_vector. */
+/* The taps of a convolution along T, (channels, inputs * taps): fp16
+ * [channels, inputs, taps, 1]. Errors: those of weights_vector. */
 CHECKED int weights_taps(struct mil_writer *w, const struct part *p,
-                         const struct mil_const **ret, struct err *e);
+                         uint32_t inputs, const struct mil_const **ret,
+                         struct err *e);
+/* n numbers that were made of a tensor of this name. Where the writer keeps the
+ * constant already, v is not read. */
+CHECKED int weights_floats(struct mil_writer *w, const char *name,
+                           enum weights_shape shape, const float *v, size_t n,
+                           const struct mil_const **ret, struct err *e);
 
 struct weights_hash {
     uint64_t bytes;

@@ -14,7 +14,10 @@
 enum field_kind { FIELD_U32, FIELD_BOOL, FIELD_F32, FIELD_NAME };
 
 static const char *const mixers[] = {
-    [MIXER_ATTENTION] = "attention", [MIXER_CONV] = "conv", NULL};
+    [MIXER_ATTENTION] = "attention",
+    [MIXER_CONV] = "conv",
+    [MIXER_CCA] = "cca",
+    NULL};
 static const char *const acts[] = {
     [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu_tanh", NULL};
 static const char *const qk_norms[] = {[QK_NORM_NONE] = "none",
@@ -24,6 +27,7 @@ static const char *const routers[] = {
     [ROUTER_NONE] = "none",
     [ROUTER_SOFTMAX_TOP] = "softmax_top",
     [ROUTER_SIGMOID_BIAS] = "sigmoid_bias",
+    [ROUTER_NETWORK] = "network",
     NULL};
 static const char *const kinds[] = {
     [LAYER_GLOBAL] = "global", [LAYER_LOCAL] = "local", NULL};
@@ -47,6 +51,7 @@ static const struct field {
     NAMED(kind, kinds),
     FIELD(BOOL, rotates, 0, 0),
     OPTION(U32, conv_len, 2, MODEL_CONV_MAX),
+    OPTION(U32, mix_len, 2, MODEL_CONV_MAX),
     FIELD(U32, n_heads, 0, MODEL_DIM_MAX),
     FIELD(U32, n_kv, 0, MODEL_DIM_MAX),
     FIELD(U32, d_head, 0, MODEL_DIM_MAX),
@@ -67,7 +72,9 @@ static const struct field {
     OPTION(U32, n_experts, 2, MODEL_EXPERTS_MAX),
     OPTION(U32, n_top, 1, MODEL_EXPERTS_MAX),
     OPTION(U32, d_expert, 1, MODEL_DIM_MAX),
+    OPTION(U32, d_router, 1, MODEL_DIM_MAX),
     OPTION(BOOL, expert_branch, 0, 0),
+    OPTION(BOOL, affine_join, 0, 0),
     FIELD(F32, residual_scale, 0, 1e6),
     FIELD(U32, d_ple, 0, MODEL_DIM_MAX),
     FIELD(F32, out_scale, -65504, 65504),
@@ -236,6 +243,11 @@ static int check_experts(const struct bundle *b, uint32_t i, struct err *e)
                        i, l->n_top, l->n_experts, l->d_expert,
                        routers[l->router]);
     }
+    if ((l->router == ROUTER_NETWORK) != (l->d_router > 0) ||
+        (l->router == ROUTER_NETWORK && l->n_top != 1)) {
+        return err_set(e, ERR_BUNDLE, "layer %u: d_router %u, router %s", i,
+                       l->d_router, routers[l->router]);
+    }
     if (l->n_experts > 0 && l->expert_branch != (l->d_ff > 0)) {
         return err_set(e, ERR_BUNDLE,
                        "layer %u: expert_branch and d_ff %u do not go together",
@@ -247,7 +259,7 @@ static int check_experts(const struct bundle *b, uint32_t i, struct err *e)
 /* A convolution has taps, and nothing of attention. */
 static int check_conv(const struct layer *l, uint32_t i, struct err *e)
 {
-    return l->conv_len > 0 && l->n_heads == 0 && l->n_kv == 0 &&
+    return l->conv_len > 0 && l->mix_len == 0 && l->n_heads == 0 && l->n_kv == 0 &&
                    l->d_head == 0 && !l->rotates && l->kv_from == i
                ? 0
                : err_set(e, ERR_BUNDLE, "layer %u: a convolution has conv_len "
@@ -260,7 +272,17 @@ static int check_attention(const struct bundle *b, uint32_t i, struct err *e)
     const struct layer *l = &b->layers[i];
     const struct bundle_rope *r =
         l->kind == LAYER_LOCAL ? &b->rope_local : &b->rope;
-    if (l->conv_len > 0 || l->n_heads == 0 || l->d_head == 0) {
+    bool cca = l->mixer == MIXER_CCA;
+    if (cca && (l->conv_len == 0 || l->mix_len == 0 ||
+                layer_tail_len(l) >= MODEL_CONV_MAX || l->kv_from != i ||
+                l->n_kv % 2 != 0)) {
+        return err_set(e, ERR_BUNDLE,
+                       "layer %u: cca has conv_len and mix_len, pairs of key "
+                       "heads, and keys of its own",
+                       i);
+    }
+    if ((!cca && (l->conv_len > 0 || l->mix_len > 0)) || l->n_heads == 0 ||
+        l->d_head == 0) {
         return err_set(e, ERR_BUNDLE, "layer %u: attention has heads and no "
                                       "conv_len",
                        i);

@@ -25,8 +25,17 @@
 /* How positions reach one another. MIXER_CONV is the short convolution of
  * lfm2: [b; c; x] = W h, u = b * x, y = sum over j of w[j] * u at the position
  * conv_len - 1 - j before, and o = c * y. It has no heads, no keys and no
- * values; what it keeps are the last conv_len - 1 of u, its tail. */
-enum layer_mixer { MIXER_ATTENTION, MIXER_CONV };
+ * values; what it keeps are the last conv_len - 1 of u, its tail.
+ *
+ * MIXER_CCA is attention whose queries and keys are mixed along positions first
+ * (zaya): q0 = Wq h, k0 = Wk h, of query head i q' = (q0 + k0 of its key head)
+ * / 2, of a key head k' = the mean of its queries' q'; u = [q0; k0] through a
+ * depthwise convolution of conv_len taps and one of mix_len taps with a group a
+ * head, both with a bias; q = its part + q', k = its part + k'. Each head of q
+ * and k is divided by its root mean square, those of k times a factor. The first
+ * half of the values is of h, the second of the position before (0 at the
+ * first). Its tails: conv_len + mix_len - 2 of u, and one of those values. */
+enum layer_mixer { MIXER_ATTENTION, MIXER_CONV, MIXER_CCA };
 
 enum layer_act { ACT_SILU, ACT_GELU_TANH };
 
@@ -45,6 +54,11 @@ enum layer_router {
                             all, divided by the sum of the chosen */
     ROUTER_SIGMOID_BIAS, /* by sigmoid(s) + bias; g = sigmoid(s) divided by the
                             chosen ones' sum + ROUTER_SUM_MIN */
+    /* s of a network of d_router: r = W h + b (+ the r of the layer before times
+     * a scale); s = W3 gelu(W2 gelu(W1 rms(r) + b1) + b2), gelu by erf. It has
+     * one class more than there are experts, which stands for none. By
+     * softmax(s) + bias; g = softmax(s), the one of all. n_top is 1. */
+    ROUTER_NETWORK,
 };
 #define ROUTER_SUM_MIN 1e-6f
 
@@ -57,7 +71,9 @@ struct layer {
     enum layer_mixer mixer;
     uint32_t kind; /* LAYER_GLOBAL or LAYER_LOCAL: its rotation and window */
     bool rotates;  /* queries and keys are rotated by the kind's angles */
-    uint32_t conv_len; /* of MIXER_CONV: taps, the row's own among them; or 0 */
+    uint32_t conv_len; /* of MIXER_CONV and _CCA: taps, the row's own among them;
+                          or 0 */
+    uint32_t mix_len;  /* of MIXER_CCA: the same; or 0 */
     uint32_t n_heads, n_kv, d_head; /* 0 where the mixer has none */
     uint32_t kv_from; /* layer whose keys and values it reads; itself */
     bool pre_norm, post_norm;
@@ -73,17 +89,22 @@ struct layer {
     uint32_t d_ff; /* of the dense feed-forward; 0: there are experts alone */
     enum layer_router router;
     uint32_t n_experts, n_top, d_expert; /* 0: none */
+    uint32_t d_router; /* of ROUTER_NETWORK; or 0 */
     bool expert_branch; /* experts beside the dense feed-forward, see above */
+    bool affine_join; /* x = (y + a) * b + (x + c) * d, a vector each, in place
+                         of x += residual_scale * y */
     float residual_scale; /* of what is added to the stream */
     uint32_t d_ple;       /* width of the per-layer embedding; 0: none */
     float out_scale;      /* of the stream after the layer */
 };
 
 /* Positions before its own that a row reads of the layer's tail: [p - this, p).
- * 0: it has no tail. */
+ * 0: it has no tail. (MIXER_CCA: of u.) */
 static inline uint32_t layer_tail_len(const struct layer *l)
 {
-    return l->mixer == MIXER_CONV ? l->conv_len - 1 : 0;
+    return l->mixer == MIXER_CONV  ? l->conv_len - 1
+           : l->mixer == MIXER_CCA ? l->conv_len + l->mix_len - 2
+                                   : 0;
 }
 
 /* Experts that a program computes together, of n: their rows are one constant,

@@ -35,6 +35,12 @@ enum arch_slot {
     SLOT_CONV_IN, /* MIXER_CONV: rows [b; c; x] */
     SLOT_CONV,    /* taps of each channel, the oldest first: (d_model, taps) */
     SLOT_CONV_OUT,
+    SLOT_V_BEFORE, /* MIXER_CCA: values that the next position reads */
+    SLOT_MIX,      /* (heads * d_head, d_head * taps): input, then tap */
+    SLOT_MIX_BIAS, /* rows: of the depthwise convolution, of this one */
+    SLOT_K_SCALE,  /* a factor a key head */
+    SLOT_JOIN_ATTN, /* affine_join: rows a, b, c, d */
+    SLOT_JOIN_FFN,
     SLOT_POST_ATTN,
     SLOT_FFN_NORM,
     SLOT_GATE,
@@ -47,6 +53,11 @@ enum arch_slot {
     SLOT_ROUTER,       /* (n_experts, d_model) */
     SLOT_ROUTER_SCALE, /* of what it reads, with expert_branch */
     SLOT_ROUTER_BIAS,  /* of the scores, where experts are chosen */
+    SLOT_ROUTER_DOWN,  /* ROUTER_NETWORK: (d_router, d_model) */
+    SLOT_ROUTER_1,     /* (d_router, d_router) */
+    SLOT_ROUTER_2,
+    SLOT_ROUTER_VECTORS, /* rows: bias of `down`, scale of the layer before,
+                            norm, biases of 1 and 2 */
     SLOT_EXPERT_GATE,  /* experts one after the other: n_experts * d_expert */
     SLOT_EXPERT_UP,
     SLOT_EXPERT_DOWN,  /* n_experts * d_model rows */
@@ -61,6 +72,7 @@ enum arch_slot {
     SLOT_OUT_SCALE,
     SLOT_COUNT,
 };
+_Static_assert(SLOT_COUNT <= 64, "a bit each");
 #define SLOT_GLOBALS ((size_t)SLOT_LAYER)
 #define SLOT_LAYERED ((size_t)SLOT_COUNT - SLOT_GLOBALS)
 #define SLOT_BIT(slot) (UINT64_C(1) << (slot))
@@ -158,12 +170,17 @@ static inline bool arch_has(const struct decoder *d, uint32_t layer,
 }
 
 /* One of a layer's matrices, whose products are stored in a form of quant.h; NULL
- * for vectors, for the taps of a convolution, and where the layer has none. */
+ * for vectors, for taps and tables of vectors, and where the layer has none. */
 static inline const struct part *
 arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
 {
     const struct part *p = arch_part(d, layer, slot);
-    return p->t != NULL && p->rows > 1 && slot != SLOT_CONV ? p : NULL;
+    static const uint64_t tables =
+        SLOT_BIT(SLOT_CONV) | SLOT_BIT(SLOT_MIX) | SLOT_BIT(SLOT_MIX_BIAS) |
+        SLOT_BIT(SLOT_JOIN_ATTN) | SLOT_BIT(SLOT_JOIN_FFN) |
+        SLOT_BIT(SLOT_ROUTER_VECTORS);
+    return p->t != NULL && p->rows > 1 && (tables & SLOT_BIT(slot)) == 0 ? p
+                                                                         : NULL;
 }
 
 /* The output projection: its own tensor, or the embedding when tied. */
@@ -186,6 +203,22 @@ struct part arch_expert(const struct decoder *d, uint32_t layer,
 
 /* The elements of a vector as floats. Errors: those of gguf_rows, NOMEM. */
 CHECKED int arch_vector(const struct part *p, float *out, struct err *e);
+
+/* A row of one of a layer's tables of vectors, as a vector. */
+static inline struct part arch_table_row(const struct decoder *d,
+                                         uint32_t layer, enum arch_slot slot,
+                                         uint32_t row)
+{
+    struct part p = *arch_part(d, layer, slot);
+    p.first += row;
+    p.rows = 1;
+    return p;
+}
+/* Scores that a layer's router gives. */
+static inline uint32_t arch_classes(const struct layer *y)
+{
+    return y->n_experts + (y->router == ROUTER_NETWORK ? 1 : 0);
+}
 
 /* How rows of each head stand in the source: pairs (2i, 2i+1) of the first
  * rope_dim become (i, i + rope_dim / 2). */
@@ -211,8 +244,9 @@ uint64_t arch_position_bytes(const struct decoder *d, uint32_t layer);
 /* Elements of a layer's matrices. */
 uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer);
 
-/* Layers whose keys and values a later layer reads must be in its program:
- * layers [first, last) can be one when none reads from before `first`. */
+/* Layers whose keys and values a later layer reads, and those whose router a
+ * later router reads, must be in its program: layers [first, last) can be one
+ * when none reads from before `first`. */
 bool arch_can_begin(const struct decoder *d, uint32_t first);
 
 /* --- of the files of arch/ --- */

@@ -16,6 +16,8 @@ const char *const arch_expert_keys[] = {
 #define BRANCH                                                             \
     (BIT(ROUTER_SCALE) | BIT(EXPERT_SCALE) | BIT(EXPERT_NORM) |            \
      BIT(POST_DENSE) | BIT(POST_EXPERTS))
+#define NETWORK                                                        \
+    (BIT(ROUTER_DOWN) | BIT(ROUTER_1) | BIT(ROUTER_2) | BIT(ROUTER_VECTORS))
 #define DENSE                                                   \
     (BIT(GATE) | BIT(UP) | BIT(DOWN) | BIT(GATE_BIAS) |         \
      BIT(UP_BIAS) | BIT(DOWN_BIAS))
@@ -75,12 +77,14 @@ uint64_t arch_experts_need(const struct layer *y)
         return 0;
     }
     return BIT(ROUTER) | EXPERTS | (y->expert_branch ? BRANCH : 0) |
+           (y->router == ROUTER_NETWORK ? NETWORK | BIT(ROUTER_BIAS) : 0) |
            (y->router == ROUTER_SIGMOID_BIAS ? BIT(ROUTER_BIAS) : 0);
 }
 
 uint64_t arch_experts_unused(const struct layer *y)
 {
-    static const uint64_t all = BIT(ROUTER) | BIT(ROUTER_BIAS) | EXPERTS | BRANCH;
+    static const uint64_t all =
+        BIT(ROUTER) | BIT(ROUTER_BIAS) | EXPERTS | BRANCH | NETWORK;
     uint64_t none = all & ~arch_experts_need(y);
     return y->n_experts > 0 && y->d_ff == 0 ? none | DENSE : none;
 }

@@ -243,6 +243,40 @@ static int fill_lfm2moe(struct reading *r, struct err *e)
     return arch_read_experts(r, dense, ROUTER_SIGMOID_BIAS, false, e);
 }
 
+/* --- zaya ---
+ * No exporter writes GGUFs of it: the keys and tensors are named here, and made
+ * of safetensors. token_embd is what enters the first layer, (embedding + bias)
+ * * scale; output the embedding itself. */
+
+static const char *const zaya_keys[] = {"cca.time0", "cca.time1",
+                                        "router_length", NULL};
+
+static int fill_zaya(struct reading *r, struct err *e)
+{
+    struct decoder *d = r->d;
+    uint32_t taps[2] = {0, 0};
+    uint32_t router = 0;
+    RETERR(arch_u32(r, "cca.time0", 2, MODEL_CONV_MAX / 2, &taps[0], e));
+    RETERR(arch_u32(r, "cca.time1", 2, MODEL_CONV_MAX / 2, &taps[1], e));
+    RETERR(arch_u32(r, "router_length", 1, MODEL_DIM_MAX, &router, e));
+    RETERR(arch_read_experts(r, 0, ROUTER_NETWORK, false, e));
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        struct layer *y = &d->layers[l];
+        if (y->n_experts == 0 || y->n_top != 1 || y->n_kv % 2 != 0) {
+            return err_set(e, ERR_UNSUPPORTED,
+                           "layer %u: %u of %u experts, %u key heads; one "
+                           "expert and pairs of key heads are converted",
+                           l, y->n_top, y->n_experts, y->n_kv);
+        }
+        y->mixer = MIXER_CCA;
+        y->conv_len = taps[0];
+        y->mix_len = taps[1];
+        y->d_router = router;
+        y->affine_join = true;
+    }
+    return 0;
+}
+
 /* --- phi3 --- */
 
 static const char *const phi3_keys[] = {"rope.scaling.attn_factor", NULL};
@@ -366,6 +400,15 @@ static const struct arch_row rows[] = {
      .out_norm = "token_embd_norm.weight",
      .some_heads = true,
      .fill = fill_lfm2moe},
+    {.name = "zaya",
+     .need = BIT(EMBD) | BIT(OUTPUT) | BIT(OUT_NORM) | PRE_NORMS | BIT(Q) |
+             BIT(K) | BIT(V) | BIT(V_BEFORE) | BIT(O) | BIT(CONV) | BIT(MIX) |
+             BIT(MIX_BIAS) | BIT(K_SCALE) | BIT(JOIN_ATTN) | BIT(JOIN_FFN),
+     .may = EXPERTS | BIT(ROUTER_BIAS) | BIT(ROUTER_DOWN) | BIT(ROUTER_1) |
+            BIT(ROUTER_2) | BIT(ROUTER_VECTORS),
+     .experts = true,
+     .keys = zaya_keys,
+     .fill = fill_zaya},
     {.name = "exaone4",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
      .may = BIT(OUTPUT) | BIT(ROPE_FREQS),

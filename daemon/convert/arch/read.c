@@ -273,7 +273,7 @@ static int check_attention(const struct decoder *d, uint32_t l, struct err *e)
                        k->rope_dim, y->d_head);
     }
     const struct layer *from = &d->layers[y->kv_from];
-    if (from->mixer != MIXER_ATTENTION || y->kv_from > l || from->kv_from != y->kv_from ||
+    if (from->mixer == MIXER_CONV || y->kv_from > l || from->kv_from != y->kv_from ||
         from->n_kv != y->n_kv || from->d_head != y->d_head ||
         from->kind != y->kind) {
         return err_set(e, ERR_CONVERT,
@@ -287,7 +287,7 @@ static int check_layers(struct decoder *d, struct err *e)
 {
     bool attention = false;
     for (uint32_t l = 0; l < d->n_layers; l++) {
-        if (d->layers[l].mixer == MIXER_ATTENTION) {
+        if (d->layers[l].mixer != MIXER_CONV) {
             attention = true;
             d->kinds[d->layers[l].kind].used = true;
             RETERR(check_attention(d, l, e));

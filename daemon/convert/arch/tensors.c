@@ -36,6 +36,12 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_CONV_IN] = "shortconv.in_proj.weight",
     [SLOT_CONV] = "shortconv.conv.weight",
     [SLOT_CONV_OUT] = "shortconv.out_proj.weight",
+    [SLOT_V_BEFORE] = "attn_v_before.weight",
+    [SLOT_MIX] = "cca_mix.weight",
+    [SLOT_MIX_BIAS] = "cca_bias.weight",
+    [SLOT_K_SCALE] = "cca_k_scale.weight",
+    [SLOT_JOIN_ATTN] = "join_attn.weight",
+    [SLOT_JOIN_FFN] = "join_ffn.weight",
     [SLOT_POST_ATTN] = "post_attention_norm.weight",
     [SLOT_FFN_NORM] = "ffn_norm.weight",
     [SLOT_GATE] = "ffn_gate.weight",
@@ -48,6 +54,10 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_ROUTER] = "ffn_gate_inp.weight",
     [SLOT_ROUTER_SCALE] = "ffn_gate_inp.scale",
     [SLOT_ROUTER_BIAS] = "exp_probs_b.bias",
+    [SLOT_ROUTER_DOWN] = "ffn_gate_inp_down.weight",
+    [SLOT_ROUTER_1] = "ffn_gate_inp_1.weight",
+    [SLOT_ROUTER_2] = "ffn_gate_inp_2.weight",
+    [SLOT_ROUTER_VECTORS] = "ffn_gate_inp_vectors.weight",
     [SLOT_EXPERT_GATE] = "ffn_gate_exps.weight",
     [SLOT_EXPERT_UP] = "ffn_up_exps.weight",
     [SLOT_EXPERT_DOWN] = "ffn_down_exps.weight",
@@ -91,6 +101,9 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
     uint64_t q = (uint64_t)l->n_heads * l->d_head;
     uint64_t kv = (uint64_t)l->n_kv * l->d_head;
     bool full = l->qk_norm == QK_NORM_FULL;
+    bool cca = l->mixer == MIXER_CCA;
+    bool network = l->router == ROUTER_NETWORK;
+    uint64_t classes = l->n_experts + (network ? 1 : 0);
     const struct {
         uint64_t rows, cols;
     } of[SLOT_COUNT] = {
@@ -105,7 +118,7 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_ATTN_NORM] = {1, d->d_model},
         [SLOT_Q] = {q, d->d_model},
         [SLOT_K] = {kv, d->d_model},
-        [SLOT_V] = {kv, d->d_model},
+        [SLOT_V] = {cca ? kv / 2 : kv, d->d_model},
         [SLOT_O] = {d->d_model, q},
         [SLOT_Q_BIAS] = {1, q},
         [SLOT_K_BIAS] = {1, kv},
@@ -114,8 +127,18 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_Q_NORM] = {1, full ? q : l->d_head},
         [SLOT_K_NORM] = {1, full ? kv : l->d_head},
         [SLOT_CONV_IN] = {3 * (uint64_t)d->d_model, d->d_model},
-        [SLOT_CONV] = {d->d_model, l->conv_len},
+        [SLOT_CONV] = {cca ? q + kv : d->d_model, l->conv_len},
         [SLOT_CONV_OUT] = {d->d_model, d->d_model},
+        [SLOT_V_BEFORE] = {kv / 2, d->d_model},
+        [SLOT_MIX] = {q + kv, (uint64_t)l->d_head * l->mix_len},
+        [SLOT_MIX_BIAS] = {2, q + kv},
+        [SLOT_K_SCALE] = {1, l->n_kv},
+        [SLOT_JOIN_ATTN] = {4, d->d_model},
+        [SLOT_JOIN_FFN] = {4, d->d_model},
+        [SLOT_ROUTER_DOWN] = {l->d_router, d->d_model},
+        [SLOT_ROUTER_1] = {l->d_router, l->d_router},
+        [SLOT_ROUTER_2] = {l->d_router, l->d_router},
+        [SLOT_ROUTER_VECTORS] = {5, l->d_router},
         [SLOT_POST_ATTN] = {1, d->d_model},
         [SLOT_FFN_NORM] = {1, d->d_model},
         [SLOT_GATE] = {l->d_ff, d->d_model},
@@ -125,9 +148,9 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_UP_BIAS] = {1, l->d_ff},
         [SLOT_DOWN_BIAS] = {1, d->d_model},
         [SLOT_POST_FFN] = {1, d->d_model},
-        [SLOT_ROUTER] = {l->n_experts, d->d_model},
+        [SLOT_ROUTER] = {classes, network ? l->d_router : d->d_model},
         [SLOT_ROUTER_SCALE] = {1, d->d_model},
-        [SLOT_ROUTER_BIAS] = {1, l->n_experts},
+        [SLOT_ROUTER_BIAS] = {1, classes},
         [SLOT_EXPERT_GATE] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
         [SLOT_EXPERT_UP] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
         [SLOT_EXPERT_DOWN] = {(uint64_t)l->n_experts * d->d_model, l->d_expert},
@@ -323,7 +346,9 @@ static uint64_t unused(const struct decoder *d, uint32_t l)
         SLOT_BIT(SLOT_O_BIAS) | SLOT_BIT(SLOT_Q_NORM);
     const struct layer *y = &d->layers[l];
     return (y->d_ple > 0 ? 0 : ple) | (y->kv_from != l ? kv : 0) |
-           (y->mixer == MIXER_CONV ? attention : conv) |
+           (y->mixer == MIXER_CONV  ? attention
+            : y->mixer == MIXER_CCA ? conv & ~SLOT_BIT(SLOT_CONV)
+                                    : conv) |
            (y->v_is_k ? SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_V_BIAS) : 0) |
            arch_experts_unused(y);
 }
@@ -400,8 +425,8 @@ int arch_find_vocab(const struct gguf *g, struct decoder *d, struct err *e)
 
 int arch_vector(const struct part *p, float *out, struct err *e)
 {
-    if (p->t->cols == p->cols) {
-        return gguf_rows(p->t, 0, 1, out, e);
+    if (p->t->cols == p->cols) { /* a table has more than one row */
+        return gguf_rows(p->t, p->t->rows > 1 ? p->first : 0, 1, out, e);
     }
     float *all = malloc(p->t->cols * sizeof(*all));
     if (all == NULL) {
@@ -441,7 +466,7 @@ bool arch_permutes(const struct decoder *d, uint32_t layer,
 const struct layer *arch_attention(const struct decoder *d)
 {
     uint32_t l = 0;
-    while (d->layers[l].mixer != MIXER_ATTENTION) {
+    while (d->layers[l].mixer == MIXER_CONV) {
         l++;
         must(l < d->n_layers); /* arch_read has looked */
     }
@@ -467,7 +492,9 @@ uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)
 bool arch_can_begin(const struct decoder *d, uint32_t first)
 {
     for (uint32_t l = first; l < d->n_layers; l++) {
-        if (d->layers[l].kv_from < first) {
+        /* a router network reads that of the layer before */
+        if (d->layers[l].kv_from < first ||
+            (l > 0 && l == first && d->layers[l].router == ROUTER_NETWORK)) {
             return false;
         }
     }

@@ -99,7 +99,8 @@ static void copy_panel(const struct streams *s, const struct reference_panel *p,
 static float *kept_stream(const struct streams *s, enum side side,
                           uint32_t chunk)
 {
-    return s->sides[side].x + (size_t)chunk * s->chunk_tokens * s->d->d_model;
+    return s->sides[side].x + (size_t)chunk * s->chunk_tokens *
+           reference_stream_rows(s->d);
 }
 
 static float *kept_inner(const struct streams *s, uint32_t chunk, size_t rows)
@@ -110,7 +111,7 @@ static float *kept_inner(const struct streams *s, uint32_t chunk, size_t rows)
 static struct reference_panel stream_panel(const struct streams *s,
                                            enum side side)
 {
-    struct reference_panel p = {.rows = s->d->d_model,
+    struct reference_panel p = {.rows = reference_stream_rows(s->d),
                                 .tokens = s->chunk_tokens};
     p.x = reference_stream(s->sides[side].r, &p.stride);
     return p;
@@ -145,7 +146,8 @@ static int side_open(struct streams *s, enum side side, unsigned threads,
         (struct reference_conf){.threads = threads,
                                 .rows = side == QUANTISED ? on_rows : NULL,
                                 .ctx = s};
-    size_t n = (size_t)s->chunks * s->chunk_tokens * s->d->d_model;
+    size_t n = (size_t)s->chunks * s->chunk_tokens *
+               reference_stream_rows(s->d);
     y->keys = calloc(s->chunks, sizeof(*y->keys));
     y->x = malloc(n * sizeof(*y->x));
     if (y->keys == NULL || y->x == NULL) {
@@ -218,7 +220,8 @@ uint64_t streams_bytes(const struct decoder *d, uint32_t sequences)
 {
     uint64_t tokens = (uint64_t)sequences * CALIBRATE_TOKENS;
     uint64_t all =
-        tokens * sizeof(float) * (2 * (uint64_t)d->d_model + inner_rows(d));
+        tokens * sizeof(float) *
+            (2 * (uint64_t)reference_stream_rows(d) + inner_rows(d));
     uint64_t keys = reference_keys_bytes(d, 1, CALIBRATE_TOKENS, false);
     return all + 2 * reference_panel_bytes(d, REFERENCE_TOKENS_MAX) +
            2 * keys * sequences;

@@ -106,7 +106,7 @@ int quant_choice_add(struct quant_choice *c, const char *rule, struct err *e)
 
 /* Routers choose the same experts as the source's only with its own weights,
  * which are few. */
-#define ROUTERS "blk.*.ffn_gate_inp.weight"
+#define ROUTERS "blk.*.ffn_gate_inp*.weight"
 
 bool quant_choice_rule(const struct quant_choice *c, const char *tensor,
                        struct quant_spec *ret)

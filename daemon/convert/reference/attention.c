@@ -131,6 +131,17 @@ int reference_attention(struct reference *r, uint32_t l, struct err *e)
 {
     const struct layer *y = r->layer;
     rope_tables(r);
+    if (y->mixer == MIXER_CCA) {
+        RETERR(reference_cca(r, l, e));
+        rotate(r, r->q, y->n_heads);
+        rotate(r, r->k, y->n_kv);
+        reference_keep(r, r->k, (size_t)y->n_kv * y->d_head, r->keys->k[l]);
+        reference_keep(r, r->v, (size_t)y->n_kv * y->d_head, r->keys->v[l]);
+        reference_scores(r, l);
+        reference_peak(r, RANGE_ATTN, l, r->attn,
+                       (size_t)y->n_heads * y->d_head);
+        return 0;
+    }
     RETERR(reference_project(r, l, SLOT_Q, SLOT_Q_BIAS, RANGE_Q, r->h, r->q,
                              e));
     RETERR(finish_heads(r, l, SLOT_Q_NORM, RANGE_Q_NORM, y->n_heads, r->q, e));

@@ -5,6 +5,7 @@
  * into panels of their own, and what comes out is added where they came from,
  * experts in order. A column's bits do not depend on its neighbours.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -37,13 +38,14 @@ static void choose(const double *keys, uint32_t n, uint32_t top, bool *chosen)
 void reference_gates(const struct layer *y, const float *scores,
                      const float *bias, const float *scale, float *gates)
 {
-    double keys[MODEL_EXPERTS_MAX];
-    double w[MODEL_EXPERTS_MAX];
-    bool chosen[MODEL_EXPERTS_MAX];
+    double keys[MODEL_EXPERTS_MAX + 1];
+    double w[MODEL_EXPERTS_MAX + 1];
+    bool chosen[MODEL_EXPERTS_MAX + 1];
+    bool network = y->router == ROUTER_NETWORK;
     double peak = (double)scores[0];
     double sum = 0;
-    uint32_t n = y->n_experts;
-    must(n <= MODEL_EXPERTS_MAX && y->n_top <= n);
+    uint32_t n = arch_classes(y);
+    must(y->n_experts <= MODEL_EXPERTS_MAX && y->n_top <= n);
     for (uint32_t i = 0; i < n; i++) {
         peak = (double)scores[i] > peak ? (double)scores[i] : peak;
     }
@@ -57,12 +59,18 @@ void reference_gates(const struct layer *y, const float *scores,
             keys[i] = s;
         }
     }
+    for (uint32_t i = 0; network && i < n; i++) {
+        sum += w[i];
+    }
+    for (uint32_t i = 0; network && i < n; i++) {
+        keys[i] = w[i] / sum + (double)bias[i];
+    }
     choose(keys, n, y->n_top, chosen);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; !network && i < n; i++) {
         sum += chosen[i] ? w[i] : 0;
     }
     sum += y->router == ROUTER_SIGMOID_BIAS ? (double)ROUTER_SUM_MIN : 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < y->n_experts; i++) {
         double f = scale != NULL ? (double)scale[i] : 1;
         gates[i] = chosen[i] ? (float)(w[i] / sum * f) : 0;
     }
@@ -79,7 +87,7 @@ static int read_vector(const struct reference *r, uint32_t l,
     if (p->t == NULL) {
         return 0;
     }
-    must(p->cols <= MODEL_EXPERTS_MAX);
+    must(p->cols <= MODEL_EXPERTS_MAX + 1);
     *ret = buf;
     return arch_vector(p, buf, e);
 }
@@ -88,16 +96,16 @@ static int read_vector(const struct reference *r, uint32_t l,
 static int set_gates(struct reference *r, uint32_t l, struct err *e)
 {
     const struct layer *y = r->layer;
-    float in[MODEL_EXPERTS_MAX];
+    float in[MODEL_EXPERTS_MAX + 1];
     float out[MODEL_EXPERTS_MAX];
-    float of_bias[MODEL_EXPERTS_MAX];
+    float of_bias[MODEL_EXPERTS_MAX + 1];
     float of_scale[MODEL_EXPERTS_MAX];
     const float *bias = NULL;
     const float *scale = NULL;
     RETERR(read_vector(r, l, SLOT_ROUTER_BIAS, of_bias, &bias, e));
     RETERR(read_vector(r, l, SLOT_EXPERT_SCALE, of_scale, &scale, e));
     for (uint32_t t = 0; t < r->n; t++) {
-        for (uint32_t i = 0; i < y->n_experts; i++) {
+        for (uint32_t i = 0; i < arch_classes(y); i++) {
             in[i] = r->route[i * r->stride + t];
         }
         reference_gates(y, in, bias, scale, out);
@@ -126,9 +134,85 @@ static int norm_of(struct reference *r, uint32_t l, enum arch_slot slot,
     return reference_normalise(r, &n, x, y, e);
 }
 
+static double erf_of(double x)
+{
+    return (double)fmath_erff((float)(x * M_SQRT1_2));
+}
+
+/* x += a vector; gelu by erf afterwards, if it is wanted. */
+static void add_bias(const struct reference *r, float *x, const float *bias,
+                     bool gelu)
+{
+    for (size_t i = 0; i < r->layer->d_router; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            float *at = &x[i * r->stride + t];
+            double v = (double)(*at + bias[i]);
+            *at = (float)(gelu ? 0.5 * v * (1 + erf_of(v)) : v);
+        }
+    }
+}
+
+enum { OF_DOWN, OF_BEFORE, OF_NORM, OF_1, OF_2, VECTORS };
+
+/* r->route of ROUTER_NETWORK, and the rows after the stream's that the next
+ * layer's reads. */
+static int run_network(struct reference *r, uint32_t l, const float *vectors,
+                       struct err *e)
+{
+    size_t n = r->layer->d_router;
+    float *state = r->x + r->d->d_model * r->stride;
+    float *x = r->picked;
+    float *y = r->mixed;
+    const struct part weight =
+        arch_table_row(r->d, l, SLOT_ROUTER_VECTORS, OF_NORM);
+    const struct norm norm = {.weight = &weight, .d = n, .groups = 1,
+                              .kind = RANGE_ROUTER_NET, .layer = l};
+    RETERR(reference_project(r, l, SLOT_ROUTER_DOWN, SLOT_COUNT,
+                             RANGE_ROUTER_STATE, r->h, x, e));
+    add_bias(r, x, vectors + OF_DOWN * n, false);
+    for (size_t i = 0; l > 0 && i < n; i++) {
+        float by = vectors[OF_BEFORE * n + i];
+        for (uint32_t t = 0; t < r->n; t++) {
+            x[i * r->stride + t] += by * state[i * r->stride + t];
+        }
+    }
+    memcpy(state, x, n * r->stride * sizeof(*x));
+    reference_peak(r, RANGE_ROUTER_STATE, l, x, n);
+    RETERR(reference_normalise(r, &norm, x, x, e));
+    RETERR(reference_project(r, l, SLOT_ROUTER_1, SLOT_COUNT, RANGE_ROUTER_1, x,
+                             y, e));
+    add_bias(r, y, vectors + OF_1 * n, true);
+    RETERR(reference_project(r, l, SLOT_ROUTER_2, SLOT_COUNT, RANGE_ROUTER_2, y,
+                             x, e));
+    add_bias(r, x, vectors + OF_2 * n, true);
+    return reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER, x,
+                             r->route, e);
+}
+
+static int route_network(struct reference *r, uint32_t l, struct err *e)
+{
+    const struct part *p = arch_part(r->d, l, SLOT_ROUTER_VECTORS);
+    float *vectors = malloc(p->rows * p->cols * sizeof(*vectors));
+    if (vectors == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory");
+    }
+    must(p->rows == VECTORS);
+    int rc = 0;
+    CHECK(gguf_rows(p->t, p->first, p->rows, vectors, e));
+    CHECK(reference_enter(r, l, REFERENCE_FFN, e));
+    CHECK(run_network(r, l, vectors, e));
+    CHECK(set_gates(r, l, e));
+out:
+    free(vectors);
+    return rc;
+}
+
 /* Gates of all experts, and r->h, which they read. */
 static int route(struct reference *r, uint32_t l, struct err *e)
 {
+    if (r->layer->router == ROUTER_NETWORK) {
+        return route_network(r, l, e);
+    }
     if (!r->layer->expert_branch) {
         RETERR(reference_enter(r, l, REFERENCE_FFN, e));
         RETERR(reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER,

@@ -1,5 +1,5 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c and scores.c, conv.c, experts.c, product.c (weights
+ * (memory), attention.c and scores.c, cca.c, conv.c, experts.c, product.c (weights
  * times panels), norm.c (norms and their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
@@ -27,7 +27,8 @@ struct scratch { /* of one worker */
 /* Keys and values of all positions so far: (n_kv * d_head, stride), position p
  * of sequence s at s * room + p. A layer that reads another's has none; those
  * that no other layer reads may have one memory, common_k and _v. What a short
- * convolution reads of earlier positions stands in k, (d_model, stride). */
+ * convolution reads of earlier positions stands in k, (d_model, stride); what
+ * MIXER_CCA does after the keys in k: u, then values of the position. */
 struct reference_keys {
     uint32_t n_layers, room;
     size_t stride;
@@ -96,11 +97,14 @@ void reference_peak(struct reference *r, enum range_kind kind, uint32_t layer,
 
 /* --- norm.c --- */
 
+#define NORM_BARE_EPS 1e-12 /* a row of zeros stays one */
+
 struct norm {
     const struct part *weight; /* weight->t NULL: none */
     bool plus_one;             /* times 1 + weight */
     size_t d, groups;          /* so many norms of d features, one weight */
     bool stream;               /* x is stored times alpha */
+    bool bare;                 /* the model has no epsilon here */
     enum range_kind kind;      /* where its peak and error belong */
     uint32_t layer;
 };
@@ -133,6 +137,12 @@ CHECKED int reference_attention(struct reference *r, uint32_t l,
 /* Put the columns' rows among those of all positions (struct reference_keys). */
 void reference_keep(const struct reference *r, const float *x, size_t rows,
                     float *to);
+
+/* --- cca.c --- */
+
+/* r->q, r->k and r->v become the queries, keys and values of MIXER_CCA before
+ * their rotation, from r->h. What later positions read is kept. */
+CHECKED int reference_cca(struct reference *r, uint32_t l, struct err *e);
 
 /* --- conv.c --- */
 

@@ -50,7 +50,7 @@ static float scale_error(const struct reference *r, const float *x, size_t d,
 /* y = x / rms(x) * weight, over `d` features. stream: x is stored times
  * alpha. kind: where its peak and error belong; probe false: already did. */
 static void norm_panel(const struct reference *r, const float *x, size_t d,
-                       const float *w, float *y, bool stream,
+                       const float *w, float *y, bool stream, double eps,
                        struct range_norm *probe)
 {
     double exact[TOKENS];
@@ -62,7 +62,7 @@ static void norm_panel(const struct reference *r, const float *x, size_t d,
         }
     }
     for (uint32_t t = 0; t < r->n; t++) {
-        exact[t] = 1.0 / sqrt(sum[t] / (double)d + (double)r->d->norm_eps);
+        exact[t] = 1.0 / sqrt(sum[t] / (double)d + eps);
     }
     for (unsigned a = 0; probe != NULL && a < RANGE_ALPHAS; a++) {
         float error = a == 0 || stream
@@ -99,7 +99,8 @@ int reference_normalise(struct reference *r, const struct norm *n,
                              : NULL;
         for (size_t g = 0; g < n->groups; g++) {
             size_t at = g * n->d * r->stride;
-            norm_panel(r, x + at, n->d, w, y + at, n->stream, probe);
+            norm_panel(r, x + at, n->d, w, y + at, n->stream,
+                       n->bare ? NORM_BARE_EPS : (double)r->d->norm_eps, probe);
         }
         reference_peak(r, n->kind, n->layer, y, n->groups * n->d);
     }

@@ -23,7 +23,20 @@ static size_t kept_rows(const struct decoder *d, uint32_t l, bool keys)
     if (y->mixer == MIXER_CONV) {
         return keys ? d->d_model : 0;
     }
-    return (size_t)y->n_kv * y->d_head;
+    size_t kv = (size_t)y->n_kv * y->d_head;
+    size_t u = (size_t)y->n_heads * y->d_head + kv;
+    return y->mixer == MIXER_CCA && keys ? kv + u + kv / 2 : kv;
+}
+
+/* Rows of the stream: the residual's, and the router's where a later layer's
+ * reads it. */
+size_t reference_stream_rows(const struct decoder *d)
+{
+    size_t router = 0;
+    for (uint32_t l = 0; l < d->n_layers; l++) {
+        router = num_max(router, d->layers[l].d_router);
+    }
+    return d->d_model + router;
 }
 
 /* The most rows of any layer's values. */
@@ -42,7 +55,7 @@ static struct rows_most most(const struct decoder *d)
         m.kv = num_max(m.kv, kept_rows(d, l, true));
         m.ff = num_max(m.ff, num_max(y->d_ff, y->d_ple));
         m.ff = num_max(m.ff, y->d_expert);
-        m.experts = num_max(m.experts, y->n_experts);
+        m.experts = num_max(m.experts, arch_classes(y));
         m.half = num_max(m.half, d->kinds[y->kind].rope_dim / 2);
         m.heads = num_max(m.heads, y->n_heads);
         m.d_head = num_max(m.d_head, y->d_head);
@@ -151,7 +164,7 @@ static bool reference_init(struct reference *r)
         size_t rows;
         float **to;
     } all[] = {
-        {d->d_model, &r->x   },
+        {reference_stream_rows(d), &r->x},
         {d->d_model, &r->h   },
         {d->d_model, &r->y   },
         {m.q,        &r->q   },
@@ -174,8 +187,8 @@ static bool reference_init(struct reference *r)
     if (ok && m.experts > 0) {
         ok = panel(m.experts, r->stride, &r->route) &&
              panel(m.experts, r->stride, &r->gates) &&
-             panel(d->d_model, r->stride, &r->picked) &&
-             panel(d->d_model, r->stride, &r->mixed);
+             panel(reference_stream_rows(d), r->stride, &r->picked) &&
+             panel(reference_stream_rows(d), r->stride, &r->mixed);
     }
     for (size_t i = 0; ok && i < r->n_scratch; i++) {
         /* every matrix's block: at most BLOCK_FLOATS, or BLOCK_ROWS rows */

@@ -95,6 +95,28 @@ static int enter(struct reference *r, uint32_t l, enum arch_slot slot,
     return reference_normalise(r, &n, r->x, r->h, e);
 }
 
+/* x = (y + a) * b + (x + c) * d */
+static int join_affine(struct reference *r, uint32_t l, enum arch_slot slot,
+                       struct err *e)
+{
+    const struct part *p = arch_part(r->d, l, slot);
+    size_t n = r->d->d_model;
+    float *v = malloc(4 * n * sizeof(*v));
+    if (v == NULL) {
+        return err_set(e, ERR_NOMEM, "no memory");
+    }
+    int rc = gguf_rows(p->t, p->first, 4, v, e);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            size_t at = i * r->stride + t;
+            r->x[at] = (r->y[at] + v[i]) * v[n + i] +
+                       (r->x[at] + v[2 * n + i]) * v[3 * n + i];
+        }
+    }
+    free(v);
+    return rc;
+}
+
 /* x += residual_scale * (post norm of) y */
 static int join(struct reference *r, uint32_t l, enum arch_slot post,
                 enum range_kind post_kind, enum range_kind kind, struct err *e)
@@ -108,6 +130,14 @@ static int join(struct reference *r, uint32_t l, enum arch_slot post,
                            .layer = l};
     if (r->layer->post_norm || post == SLOT_PLE_NORM) {
         RETERR(reference_normalise(r, &n, r->y, r->y, e));
+    }
+    if (r->layer->affine_join && post != SLOT_PLE_NORM) {
+        RETERR(join_affine(r, l,
+                           post == SLOT_POST_ATTN ? SLOT_JOIN_ATTN
+                                                  : SLOT_JOIN_FFN,
+                           e));
+        reference_peak(r, kind, l, r->x, d->d_model);
+        return 0;
     }
     float scale = post == SLOT_PLE_NORM ? 1 : r->layer->residual_scale;
     for (size_t i = 0; i < d->d_model * r->stride; i++) {

@@ -60,8 +60,10 @@ void reference_at(struct reference *r, struct reference_keys *keys,
 CHECKED int reference_embed(struct reference *r, const int32_t *tokens,
                             struct err *e);
 
-/* (d_model, stride): value (f, t) at [f * stride + t]. It may be read and
- * replaced between blocks. */
+/* (reference_stream_rows, stride): value (f, t) at [f * stride + t]. It may be
+ * read and replaced between blocks. The first d_model rows are the residual
+ * stream; where a router reads that of the layer before, its rows follow. */
+size_t reference_stream_rows(const struct decoder *d);
 float *reference_stream(const struct reference *r, size_t *ret_stride);
 
 /* Has the layer this block? */

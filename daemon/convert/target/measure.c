@@ -160,7 +160,7 @@ static int runs_open(struct runs *r, const struct reference_conf *conf,
     reference_at(r->r, r->keys, 0);
     RETERR(reference_embed(r->r, text->tokens, e));
     float *x = reference_stream(r->r, &stride);
-    r->floats = r->d->d_model * stride;
+    r->floats = reference_stream_rows(r->d) * stride;
     r->kept = malloc((r->d->n_layers + 1) * r->floats * sizeof(float));
     if (r->kept == NULL) {
         return err_set(e, ERR_NOMEM, "the streams of %u layers",

@@ -107,7 +107,14 @@ struct row_attend {
 
 struct row_tail {
     size_t port;       /* of row_program.tails */
-    const float *taps; /* (len + 1, width), the row's own last */
+    uint32_t n_taps;
+    const float *taps; /* (n_taps, width), the newest position's last */
+    const float *bias; /* width; NULL: none */
+    /* The convolution after it, a group each `group` channels: (width, group *
+     * mix_taps) fp16. NULL: there is none, and mix_taps is 1. */
+    const uint16_t *mix;
+    uint32_t mix_taps, group;
+    const float *mix_bias;
 };
 
 /* Elementwise: sub is that of the table (ops.h). A fixed operand is a scalar
@@ -166,6 +173,7 @@ struct row_program {
     struct tail_port *tails;
     size_t tail_width;   /* floats of a worker's tail_scratch */
     float *tail_scratch; /* NULL without tails */
+    float *tail_each;    /* of each row: values between two convolutions */
     int *before; /* of each row: the one of its sequence's last position, or -1 */
     const struct kernels *kernels;
     size_t floats;   /* of a row's memory */
@@ -255,6 +263,8 @@ static inline float *row_of(const struct row_program *p, int value, size_t r)
 
 /* --- row_tail.c --- */
 
+/* What runs need of memory, when rows_max is known. Errors: NOMEM. */
+CHECKED int row_tails_open(struct row_program *p, struct err *e);
 /* Before the ops of a run: p->before, and room in the rows' tails. Errors:
  * MIL_INPUT, NOMEM. */
 CHECKED int row_tails_begin(struct row_program *p,

@@ -438,17 +438,6 @@ static int open_memory(struct row_program *p, struct err *e)
     if (p->memory == NULL || p->tables == NULL) {
         return err_set(e, ERR_NOMEM, "values of %zu rows", p->rows_max);
     }
-    for (size_t i = 0; i < p->n_tails; i++) { /* a row's own, and another */
-        p->tail_width = num_max(p->tail_width, 2 * (size_t)p->tails[i].width);
-    }
-    if (p->n_tails > 0) {
-        p->before = calloc(p->rows_max, sizeof(*p->before));
-        p->tail_scratch =
-            malloc(p->tail_width * p->m->threads * sizeof(*p->tail_scratch));
-        if (p->before == NULL || p->tail_scratch == NULL) {
-            return err_set(e, ERR_NOMEM, "tails of %zu rows", p->rows_max);
-        }
-    }
     return 0;
 }
 
@@ -510,6 +499,7 @@ static int compile(struct row_program *p, const char **no, struct err *e)
     RETERR(open_linears(p, e));
     RETERR(row_experts_open(p, e));
     RETERR(open_memory(p, e));
+    RETERR(row_tails_open(p, e));
     return open_states(p, e);
 }
 
@@ -556,6 +546,7 @@ void row_free(struct row_program *p)
     free(p->tables);
     free(p->before);
     free(p->tail_scratch);
+    free(p->tail_each);
     kv_pool_free(p->pool);
     free(p->memory);
     free(p->scratch);

@@ -1,17 +1,22 @@
 /* row_tail.c - short convolutions over tails, in a program run as rows.
  *
- *   concat(input that has no T, u) along T ── conv, one group a channel, its
- *   kernel as long as the input and one more along T
+ *   concat(input that has no T, u) along T ── conv, one group a channel
+ *   (── conv, a group some neighbouring channels)
  *
- * is the sum, for each channel, over the row's own u and those of the positions
- * before it, which the state of the row's sequence keeps (engine/tails.h). Of
- * rows of one sequence in one run, later ones read the earlier ones' u, rounded
- * as it will be kept: a row's numbers do not depend on what runs beside it.
+ * whose kernels reach over the input and one position more is the sum, for each
+ * channel, over the row's own u and those of the positions before it, which the
+ * state of the row's sequence keeps (engine/tails.h). Of rows of one sequence in
+ * one run, later ones read the earlier ones' u, rounded as it will be kept: a
+ * row's numbers do not depend on what runs beside it.
+ *
+ * With the second convolution the first gives as many values a channel as that
+ * one has taps; they lie together, in the order of its weights.
  */
 #include <string.h>
 
 #include "base/crew.h"
 #include "base/half.h"
+#include "base/num.h"
 #include "engine/cpu/graph/plan.h"
 #include "engine/cpu/rows/row_make.h"
 
@@ -55,23 +60,35 @@ static bool is_valid_pad(const struct row_program *p, const struct node *n)
     return v == NULL || (v->kind == VAL_STR && strcmp(v->str, "valid") == 0);
 }
 
-/* The conv of x [1, c, n, 1] by taps [c, 1, n, 1], one group a channel. */
-static bool is_depthwise(const struct row_program *p, const struct node *n,
-                         int64_t channels, int64_t taps)
+static const struct val *operand(const struct row_program *p,
+                                 const struct node *n, const char *name)
 {
-    const struct val *w = &p->m->consts[n->in[row_arg(n, "weight")]];
-    int groups = row_arg(n, "groups");
-    int bias = row_arg(n, "bias");
-    const struct val *g =
-        groups >= 0 && n->in[groups] >= 0 ? &p->m->consts[n->in[groups]] : NULL;
-    return g != NULL && g->kind == VAL_I32 && g->n == 1 && g->i[0] == channels &&
-           n->in[bias] < 0 && w->rank == 4 && w->dims[0] == channels &&
-           w->dims[1] == 1 && w->dims[2] == taps && w->dims[3] == 1 &&
-           ones(p, n, "strides") && ones(p, n, "dilations") &&
-           is_valid_pad(p, n);
+    int arg = row_arg(n, name);
+    return arg >= 0 && n->in[arg] >= 0 ? &p->m->consts[n->in[arg]] : NULL;
 }
 
-/* Taps as (len + 1, channels) fp32, of the program's arena; NULL. */
+/* The weights [channels, channels / groups, taps, 1] of a conv of step 1 without
+ * padding of x [1, channels, ., 1]; groups 0: any. NULL: it is no such conv. */
+static const struct val *along_t(const struct row_program *p,
+                                 const struct node *n, int64_t channels,
+                                 int64_t groups)
+{
+    const struct val *w = operand(p, n, "weight");
+    const struct val *g = operand(p, n, "groups");
+    const struct val *b = operand(p, n, "bias");
+    if (w == NULL || g == NULL || g->kind != VAL_I32 || g->n != 1 ||
+        (groups > 0 && g->i[0] != groups) || g->i[0] < 1 ||
+        channels % g->i[0] != 0 || w->rank != 4 || w->dims[0] != channels ||
+        w->dims[1] != channels / g->i[0] || w->dims[3] != 1 ||
+        (b != NULL && (b->kind != VAL_F32 || b->n != (size_t)channels))) {
+        return NULL;
+    }
+    bool plain = ones(p, n, "strides") && ones(p, n, "dilations") &&
+                 is_valid_pad(p, n);
+    return plain ? w : NULL;
+}
+
+/* Taps as (taps, channels) fp32, of the program's arena; NULL. */
 static float *take_taps(struct row_program *p, const struct val *w)
 {
     size_t channels = (size_t)w->dims[0];
@@ -114,8 +131,35 @@ static bool is_join(const struct row_program *p, const struct row_op *op)
            (!p->m->has_t || row_t_axis(p->m, n->list[1]) == 2);
 }
 
-/* A value that is an output of the program is kept by whoever runs it: here it
- * may have no other use of its length. */
+static const float *bias_of(const struct row_program *p, const struct node *n)
+{
+    const struct val *b = operand(p, n, "bias");
+    return b != NULL ? b->f : NULL;
+}
+
+/* The second convolution, if `first` feeds one: fp16, read where it lies. */
+static struct row_op *second(const struct row_program *p,
+                             const struct row_op *first, int64_t channels,
+                             struct row_tail *f)
+{
+    struct row_op *op = reader(p, first->out[0]);
+    const struct val *w = op != NULL && row_is(p, op, "conv")
+                              ? along_t(p, row_node(p, op), channels, 0)
+                              : NULL;
+    if (w == NULL || w->dims[2] < 2) {
+        return NULL;
+    }
+    f->mix = w->kind == VAL_F16 ? w->h
+             : w->kind == VAL_WEIGHT && w->w->kind == WEIGHT_F16
+                 ? w->w->data
+                 : NULL;
+    f->mix_taps = (uint32_t)w->dims[2];
+    f->group = (uint32_t)w->dims[1];
+    f->mix_bias = bias_of(p, row_node(p, op));
+    return f->mix != NULL ? op : NULL;
+}
+
+/* join and what reads it become one op, if they are what they should be. */
 static int make_tail(struct row_program *p, struct row_op *join, struct err *e)
 {
     const struct node *n = row_node(p, join);
@@ -123,21 +167,31 @@ static int make_tail(struct row_program *p, struct row_op *join, struct err *e)
     int u = n->list[1];
     int64_t channels = row_val(p, u)->dims[1];
     int64_t len = row_val(p, tail)->dims[2];
+    struct row_tail f = {.port = p->n_tails, .mix_taps = 1};
     struct row_op *conv = reader(p, join->out[0]);
-    if (!row_is(p, conv, "conv") ||
-        !is_depthwise(p, row_node(p, conv), channels, len + 1)) {
+    const struct val *w =
+        conv != NULL && row_is(p, conv, "conv")
+            ? along_t(p, row_node(p, conv), channels, channels)
+            : NULL;
+    if (w == NULL) {
         return 0;
     }
-    const struct node *c = row_node(p, conv);
-    const float *taps =
-        take_taps(p, &p->m->consts[c->in[row_arg(c, "weight")]]);
-    if (taps == NULL) {
+    int64_t taps = w->dims[2];
+    struct row_op *last = taps == len + 1 ? conv : second(p, conv, channels, &f);
+    if (last == NULL || taps + f.mix_taps - 2 != len) {
+        return 0;
+    }
+    f.bias = bias_of(p, row_node(p, conv));
+    f.n_taps = (uint32_t)taps;
+    f.taps = take_taps(p, w);
+    if (f.taps == NULL) {
         return err_set(e, ERR_NOMEM, "the program");
     }
-    conv->kind = ROW_TAIL;
-    conv->n_in = 1;
-    conv->in[0] = u;
-    conv->tail = (struct row_tail){.port = p->n_tails, .taps = taps};
+    conv->kind = last == conv ? conv->kind : ROW_DEAD;
+    last->kind = ROW_TAIL;
+    last->n_in = 1;
+    last->in[0] = u;
+    last->tail = f;
     p->tails[p->n_tails++] = (struct tail_port){.width = (uint32_t)channels,
                                                 .len = (uint32_t)len};
     p->v[tail].class = ROW_PAST;
@@ -167,11 +221,12 @@ struct tail_run {
     const struct row_op *op;
 };
 
-/* y += taps * u, channel by channel. */
-static void add(float *y, const float *taps, const float *u, size_t n)
+/* y[i * step] += taps[i] * u[i] */
+static void add(float *y, size_t step, const float *taps, const float *u,
+                size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        y[i] += taps[i] * u[i];
+        y[i * step] += taps[i] * u[i];
     }
 }
 
@@ -201,6 +256,17 @@ static bool earlier(const struct tail_run *x, size_t r, uint32_t before,
     return true;
 }
 
+/* Where the first convolution's values of row r go. */
+static float *each_of(const struct tail_run *x, size_t r)
+{
+    const struct row_tail *f = &x->op->tail;
+    size_t n = x->p->tails[f->port].width;
+    return f->mix == NULL ? row_of(x->p, x->op->out[0], r)
+                          : x->p->tail_each + r * n * f->mix_taps;
+}
+
+/* The first convolution: at the row's position, and with a second one at those
+ * before it that it reads. */
 static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     const struct tail_run *x = ctx;
@@ -208,18 +274,62 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     const struct tail_port *port = &x->p->tails[f->port];
     float *u = x->p->tail_scratch + worker * x->p->tail_width;
     size_t n = port->width;
+    size_t step = f->mix_taps;
     for (size_t r = begin; r < end; r++) {
-        float *y = row_of(x->p, x->op->out[0], r);
-        memcpy(u, row_of(x->p, x->op->in[0], r), n * sizeof(*u));
-        half_round_floats(u, n);
-        memset(y, 0, n * sizeof(*y));
-        for (uint32_t j = 0; j < port->len; j++) {
-            float *of = u + n;
-            if (earlier(x, r, port->len - j, of)) {
-                add(y, f->taps + j * n, of, n);
+        float *y = each_of(x, r);
+        for (size_t i = 0; i < n * step; i++) {
+            y[i] = f->bias != NULL ? f->bias[i / step] : 0;
+        }
+        for (uint32_t at = 0; at <= port->len; at++) { /* the oldest first */
+            bool own = at == port->len;
+            if (own) {
+                memcpy(u, row_of(x->p, x->op->in[0], r), n * sizeof(*u));
+                half_round_floats(u, n);
+            } else if (!earlier(x, r, port->len - at, u)) {
+                continue;
+            }
+            for (uint32_t j = 0; j < step; j++) { /* tap at - j of value j */
+                if (at >= j && at - j < f->n_taps) {
+                    add(y + j, step, f->taps + (at - j) * n, u, n);
+                }
             }
         }
-        add(y, f->taps + port->len * n, u, n);
+    }
+}
+
+#define LANES 8u
+
+static float dot(const float *a, const float *b, size_t n)
+{
+    float sum[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (size_t k = 0; k < LANES; k++) {
+            sum[k] += a[i + k] * b[i + k];
+        }
+    }
+    for (size_t k = 0; i + k < n; k++) {
+        sum[k] += a[i + k] * b[i + k];
+    }
+    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) +
+           ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+/* The second convolution: some channels of all rows. */
+static void on_channels(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    const struct tail_run *x = ctx;
+    const struct row_tail *f = &x->op->tail;
+    size_t n = (size_t)f->group * f->mix_taps;
+    float *w = x->p->tail_scratch + worker * x->p->tail_width;
+    for (size_t c = begin; c < end; c++) {
+        size_t first = c / f->group * n;
+        half_to_floats(f->mix + c * n, w, n);
+        for (size_t r = 0; r < x->in->n; r++) {
+            row_of(x->p, x->op->out[0], r)[c] =
+                dot(w, each_of(x, r) + first, n) +
+                (f->mix_bias != NULL ? f->mix_bias[c] : 0);
+        }
     }
 }
 
@@ -227,12 +337,42 @@ void row_run_tail(const struct row_program *p, const struct backend_rows *in,
                   const struct row_op *op)
 {
     struct tail_run x = {.p = p, .in = in, .op = op};
-    size_t work = in->n * p->tails[op->tail.port].width;
-    crew_run(work < PARALLEL_MIN ? 1 : p->m->threads, in->n, 1, on_rows, &x);
+    size_t width = p->tails[op->tail.port].width;
+    bool some = in->n * width >= PARALLEL_MIN;
+    crew_run(some ? p->m->threads : 1, in->n, 1, on_rows, &x);
+    if (op->tail.mix != NULL) {
+        crew_run(p->m->threads, width, 16, on_channels, &x);
+    }
     for (size_t r = 0; r < in->n; r++) {
         tails_put(in->state[r]->tails, op->tail.port, in->write[r],
                   row_of(p, op->in[0], r));
     }
+}
+
+int row_tails_open(struct row_program *p, struct err *e)
+{
+    size_t each = 0;
+    if (p->n_tails == 0) {
+        return 0;
+    }
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct row_tail *f = &p->ops[i].tail;
+        if (p->ops[i].kind != ROW_TAIL) {
+            continue;
+        }
+        size_t width = p->tails[f->port].width;
+        p->tail_width = num_max(p->tail_width,
+                                num_max(width, (size_t)f->group * f->mix_taps));
+        each = num_max(each, f->mix != NULL ? width * f->mix_taps : 0);
+    }
+    p->before = calloc(p->rows_max, sizeof(*p->before));
+    p->tail_scratch =
+        malloc(p->tail_width * p->m->threads * sizeof(*p->tail_scratch));
+    /* addresses: a run of n rows touches the first of them */
+    p->tail_each = malloc((p->rows_max * each + 1) * sizeof(*p->tail_each));
+    return p->before != NULL && p->tail_scratch != NULL && p->tail_each != NULL
+               ? 0
+               : err_set(e, ERR_NOMEM, "tails of %zu rows", p->rows_max);
 }
 
 int row_tails_begin(struct row_program *p, const struct backend_rows *in,
