@@ -83,13 +83,13 @@ static void add_tensors(struct json *root, const struct gguf *g)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct json *o = json_add_object(list, NULL);
         json_add_str(o, "name", t->name);
-        json_add_str(o, "type", gguf_type_name(t->type));
+        json_add_str(o, "type", gguf_tensor_type(t));
         struct json *shape = json_add_array(o, "shape"); /* numpy's order */
         for (uint32_t d = t->n_dims; d > 0; d--) {
             json_add_int(shape, NULL, (int64_t)t->dims[d - 1]);
         }
         json_add_int(o, "bytes", (int64_t)t->bytes);
-        if (!gguf_type_readable(t->type)) {
+        if (!gguf_readable(t)) {
             json_add_str(o, "note", "aned does not dequantise this type");
         }
     }

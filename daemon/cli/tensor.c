@@ -61,9 +61,9 @@ static int write_tensor(const struct gguf_tensor *t, const char *path,
                         struct err *e)
 {
     int64_t dims[GGUF_DIMS_MAX];
-    if (!gguf_type_readable(t->type)) {
+    if (!gguf_readable(t)) {
         return err_set(e, ERR_UNSUPPORTED, "tensor '%s' has type %s", t->name,
-                       gguf_type_name(t->type));
+                       gguf_tensor_type(t));
     }
     for (uint32_t i = 0; i < t->n_dims; i++) {
         dims[i] = (int64_t)t->dims[t->n_dims - 1 - i];

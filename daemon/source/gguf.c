@@ -137,7 +137,7 @@ static int read_split(struct gguf *g, struct err *e)
     return 0;
 }
 
-static int check_values(struct gguf *g, struct err *e)
+int gguf_check_values(const struct gguf *g, struct err *e)
 {
     int64_t n = 0;
     struct span arch = {0};
@@ -181,13 +181,13 @@ static int parse(void *ctx, struct err *e)
     RETERR(gguf_read_kv(g, &c, n_kv, e));
     RETERR(check_alignment(g, e));
     RETERR(read_split(g, e));
-    RETERR(check_values(g, e));
+    RETERR(gguf_check_values(g, e));
     return gguf_read_tensors(g, &c, n_tensors, e);
 }
 
 /* --- open and close --- */
 
-static struct gguf *gguf_new(void)
+struct gguf *gguf_new(void)
 {
     struct gguf *g = calloc(1, sizeof(*g));
     must(g != NULL); /* fixed size */
