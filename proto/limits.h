@@ -19,6 +19,14 @@
 #define GGUF_ALIGNMENT_MAX 65536u
 #define GGUF_PARTS_MAX     128u /* of a split model; a worker holds two descriptors of each */
 
+/* --- other forms of source --- */
+#define SAFETENSORS_HEADER_MAX MIB(16) /* 65536 tensors of 150 bytes are 10 MB */
+#define SAFETENSORS_DIMS_MAX   8u      /* shapes that are only passed over */
+#define HF_CONFIG_MAX    MIB(1)  /* config.json; 2 KB are usual */
+#define HF_INDEX_MAX     MIB(16) /* model.safetensors.index.json: as the headers */
+#define HF_TOKENIZER_MAX MIB(64) /* tokenizer.json: 33 MB with 262,144 tokens */
+#define SOURCE_NAME_MAX  255u    /* bytes of a file's name in a model's folder */
+
 /* --- Core ML packages --- */
 #define MIL_RANK_MAX         8u /* the runtime's own is 5; readers see 6 */
 #define MIL_OPS_MAX          (1u << 18)
@@ -150,6 +158,7 @@
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
 #define JSON_DEPTH_MAX   32
 #define JSON_MEMBERS_MAX 4096 /* per object: logit_bias has many */
+#define JSON_MEMBERS_BIG (1u << 20) /* of a file in a sandbox: a vocabulary */
 
 /* --- frames between serve and its children --- */
 #define FRAME_WORKER_MAX KIB(64) /* convert worker: progress and JSON */

@@ -1,4 +1,4 @@
-/* aned inspect - what a GGUF, an .mlpackage or a bundle holds, and whether it
+/* aned inspect - what a source, an .mlpackage or a bundle holds, and whether it
  * is sound. Everything found becomes one JSON tree; the text form is that tree,
  * printed. A thing that is not sound is an error, with or without --json: its
  * stable name on stderr and exit code 65. */
@@ -11,20 +11,21 @@
 #include "mil/mil.h"
 #include "model/bundle.h"
 #include "proto/json.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 static const char usage[] =
     "usage: aned inspect PATH [--json]\n"
     "\n"
-    "Say what PATH is (a GGUF file, an .mlpackage folder or a bundle folder),\n"
-    "what is in it, and whether it is sound. Any part of a split model stands\n"
-    "for all of it.\n"
+    "Say what PATH is, what is in it, and whether it is sound: a GGUF file, a\n"
+    "folder of safetensors with config.json, an .mlpackage folder or a bundle\n"
+    "folder. Any part of a split model stands for all of it. Of safetensors the\n"
+    "keys and names are those that they are converted under.\n"
     "\n"
     "  --json   the same as one JSON object\n";
 
 enum { SHOWN_BYTES = 120, OUTPUT_MAX = 64 << 20 };
 
-/* --- GGUF --- */
+/* --- sources --- */
 
 static const char *kind_name(enum gguf_kind k)
 {
@@ -95,14 +96,14 @@ static void add_tensors(struct json *root, const struct gguf *g)
     }
 }
 
-struct gguf_job {
+struct source_job {
     const struct gguf *g;
     struct json *root;
 };
 
-static int describe_gguf(void *ctx, struct err *e)
+static int describe_source(void *ctx, struct err *e)
 {
-    const struct gguf_job *j = ctx;
+    const struct source_job *j = ctx;
     const struct gguf *g = j->g;
     struct span arch = {"", 0};
     struct gguf_notes notes = {0};
@@ -112,11 +113,15 @@ static int describe_gguf(void *ctx, struct err *e)
     if (rc < 0) {
         return rc;
     }
-    json_add_str(j->root, "kind", "gguf");
-    json_add_int(j->root, "version", gguf_version(g));
+    bool gguf = gguf_version(g) != 0;
+    json_add_str(j->root, "kind", gguf_format(g));
+    if (gguf) {
+        json_add_int(j->root, "version", gguf_version(g));
+    }
     json_add_int(j->root, "bytes", (int64_t)gguf_file_bytes(g));
     if (gguf_n_parts(g) > 1) {
-        json_add_int(j->root, "parts", (int64_t)gguf_n_parts(g));
+        json_add_int(j->root, gguf ? "parts" : "files",
+                     (int64_t)gguf_n_parts(g));
     }
     if (gguf_get_str(g, "general.architecture", &arch)) {
         json_add_strn(j->root, "architecture", arch.p, arch.n);
@@ -134,15 +139,15 @@ static int describe_gguf(void *ctx, struct err *e)
     return 0;
 }
 
-static int inspect_gguf(const char *path, struct json *root, struct err *e)
+static int inspect_source(const char *path, struct json *root, struct err *e)
 {
     struct gguf *g = NULL;
-    int rc = gguf_open(path, &g, e);
+    int rc = source_open(path, &g, e);
     if (rc < 0) {
         return rc;
     }
-    struct gguf_job j = {g, root};
-    rc = gguf_guard(describe_gguf, &j, e);
+    struct source_job j = {g, root};
+    rc = gguf_guard(describe_source, &j, e);
     gguf_close(g);
     return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
@@ -295,7 +300,7 @@ static bool holds(const char *dir, const char *name)
 static int inspect(const char *path, struct json *root, struct err *e)
 {
     if (!file_is_dir(path)) {
-        return inspect_gguf(path, root, e);
+        return inspect_source(path, root, e);
     }
     if (holds(path, "bundle.json")) {
         return inspect_bundle(path, root, e);
@@ -309,8 +314,7 @@ static int inspect(const char *path, struct json *root, struct err *e)
                        "was made from",
                        path);
     }
-    return err_set(e, ERR_INVALID,
-                   "%s: a folder without bundle.json or Manifest.json", path);
+    return inspect_source(path, root, e);
 }
 
 /* --- the tree as text --- */

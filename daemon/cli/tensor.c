@@ -12,7 +12,7 @@
 #include "base/npy.h"
 #include "base/num.h"
 #include "cli/cli.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 static const char usage[] =
     "usage: aned tensor FILE NAME OUT.npy\n"
@@ -90,7 +90,7 @@ static int write_tensor(const struct gguf_tensor *t, const char *path,
 static int run(const struct job *j, struct err *e)
 {
     struct gguf *g = NULL;
-    RETERR(gguf_open(j->file, &g, e));
+    RETERR(source_open(j->file, &g, e));
     const struct gguf_tensor *t = gguf_tensor(g, j->name);
     int rc = 0;
     if (t == NULL) {

@@ -32,8 +32,7 @@ static int load(void *ctx, struct err *e)
 
 /* Whatever t holds when the guard leaves `load` in the middle is freed with
  * it: nothing points into the file. */
-static int open_guarded(const struct gguf *g, struct tokenizer **ret,
-                        struct err *e)
+int tokenizer_of(const struct gguf *g, struct tokenizer **ret, struct err *e)
 {
     struct opening o = {g, calloc(1, sizeof(*o.t))};
     if (o.t == NULL) {
@@ -60,7 +59,7 @@ int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
     }
     int rc = 0;
     CHECK(gguf_open(path, &g, e));
-    CHECK(open_guarded(g, ret, e));
+    CHECK(tokenizer_of(g, ret, e));
 out:
     gguf_close(g);
     return rc;
@@ -72,7 +71,7 @@ int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
     struct gguf *g = NULL;
     int rc = 0;
     CHECK(gguf_open_mem(p, n, &g, e));
-    CHECK(open_guarded(g, ret, e));
+    CHECK(tokenizer_of(g, ret, e));
 out:
     gguf_close(g);
     return rc;
