@@ -173,7 +173,7 @@ struct span tokenizer_piece(const struct tokenizer *t, int32_t id, bool special)
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
                       bool special, struct buf *b)
 {
-    bool start = t->kind == TOKENIZER_SPM && t->space_prefix;
+    bool start = t->space_prefix;
     for (size_t i = 0; i < n; i++) {
         struct span piece = tokenizer_piece(t, ids[i], special);
         if (start && piece.n > 0 && !is_hidden(t, ids[i])) {
@@ -272,10 +272,9 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
     if (n == 0) {
         return 0;
     }
-    if (c->t->kind == TOKENIZER_BPE) {
-        return bpe_fragment(c, p, n, e);
-    }
-    return spm_fragment(c, p, n, c->t->space_prefix && after, e);
+    bool prefix = c->t->space_prefix && after;
+    return c->t->kind == TOKENIZER_BPE ? bpe_fragment(c, p, n, prefix, e)
+                                       : spm_fragment(c, p, n, prefix, e);
 }
 
 static bool is_space(char ch)

@@ -430,7 +430,9 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
     t->add_bos = (t->add_bos || (!spm && pre_has(t->pre, PRE_BOS_ALWAYS))) &&
                  t->bos != TOKEN_NONE;
     t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
-    t->space_prefix = spm && flag(g, KEY("add_space_prefix"), true);
+    /* of BPE, only where the file says so, and text is not made of bytes */
+    t->space_prefix =
+        (spm || t->raw) && flag(g, KEY("add_space_prefix"), spm);
 }
 
 int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)

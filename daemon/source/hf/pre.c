@@ -13,6 +13,12 @@
 
 /* --- what the steps are --- */
 
+#define SPLIT(x) "split " x "\n"
+/* what ByteLevel itself cuts with */
+#define GPT2                                                               \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" \
+    "\\s+(?!\\S)|\\s+"
+
 struct steps {
     struct buf text;
     bool bytes;   /* the last step makes bytes of text */
@@ -33,13 +39,17 @@ static int unknown(const char *member, const char *what, struct err *e)
                    member, what);
 }
 
-/* A line break in a pattern is written as one or as an escape. */
+/* A line break in a pattern is written as one or as an escape, a quote with or
+ * without a backslash. */
 static void put_regex(struct buf *b, const char *s)
 {
     for (; *s != '\0'; s++) {
         if (*s == '\n' || *s == '\r') {
             buf_puts(b, *s == '\n' ? "\\n" : "\\r");
-        } else {
+        } else if (*s == '\\' && s[1] == '\\') {
+            buf_puts(b, "\\\\");
+            s++;
+        } else if (!(*s == '\\' && s[1] == '"')) {
             buf_u8(b, (uint8_t)*s);
         }
     }
@@ -71,7 +81,7 @@ static int add_bytes(const struct json *j, struct steps *s, struct err *e)
         return unknown("pre_tokenizer", "ByteLevel with add_prefix_space", e);
     }
     s->bytes = true;
-    buf_puts(&s->text, regex == NULL || json_bool(regex) ? "gpt2\n" : "");
+    buf_puts(&s->text, regex == NULL || json_bool(regex) ? SPLIT(GPT2) : "");
     return 0;
 }
 
@@ -89,8 +99,8 @@ static int add_step(const struct json *j, struct steps *s, struct err *e)
     }
     if (strcmp(type, "Digits") == 0) {
         buf_puts(&s->text, json_bool(json_get(j, "individual_digits"))
-                               ? "digit\n"
-                               : "digits\n");
+                               ? SPLIT("\\p{N}")
+                               : SPLIT("\\p{N}+"));
         return 0;
     }
     return unknown("pre_tokenizer", type, e);
@@ -135,38 +145,74 @@ static int read_normalizer(const struct json *j, struct steps *s,
 
 #define ENDINGS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define TAIL     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define WORDS(n) ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" n \
-                 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" TAIL
-#define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(x) "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" x \
-                 "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" x "|"
+#define WORD     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define OTHERS   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+#define WORDS(n) ENDINGS "|" WORD n OTHERS TAIL
+#define UPPER    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define CASED(not, end)                                           \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER not "]*" LOWER not "]+" end    \
+    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER not "]+" LOWER not "]*" end "|"
 #define SYMBOLS  " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" TAIL
-#define SPLIT(x) "split " x "\n"
+#define O200K    CASED("", ENDINGS "?") "\\p{N}{1,3}|" SYMBOLS
+#define NO_HAN   "&&[^\\p{Han}]"
+#define HAN_KANA                                                   \
+    "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82" \
+    "\xA0-\xE3\x83\xBF]+"
+#define PUNCT                                                 \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|" \
+    "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+#define MARKS    " ?[\\p{P}\\p{S}]+[\\r\\n]*|" TAIL
+#define ASIAN                                                                 \
+    "[\xE4\xB8\x80-\xE9\xBF\xBF\xE3\x90\x80-\xE4\xB6\xBF\xEF\xA4\x80-\xEF"   \
+    "\xAB\xBF\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF\xEF\xBD\xA5" \
+    "-\xEF\xBE\x9F\xE2\xBC\x80-\xE2\xBF\x9F\xE0\xB9\x80-\xE0\xB9\xBF\xE0"    \
+    "\xBA\x80-\xE0\xBB\xBF\xE1\x9E\x80-\xE1\x9F\xBF\xE1\x80\x80-\xE1\x82"    \
+    "\x9F\xEA\xA9\xA0-\xEA\xA9\xBF\xEA\xA7\xA0-\xEA\xA7\xBF\xEA\xB0\x80-"    \
+    "\xED\x9E\xAF\xE1\x84\x80-\xE1\x87\xBF]+"
 
 /* plain and whole: names of tokenizer.ggml.pre, without and with ignore_merges;
- * nfc: text is composed first. NULL: no room has that. */
+ * nfc: text is composed first. NULL: no room has that. matches_all: the pattern
+ * leaves no gaps. */
 static const struct {
     const char *steps;
     const char *plain, *whole, *nfc;
+    bool matches_all;
 } rows[] = {
-    {"gpt2\n", "gpt-2", NULL, NULL},
-    {"digit\ngpt2\n", "refact", NULL, NULL},
-    {SPLIT(WORDS("\\p{N}{1,3}")), "dbrx", "llama-bpe", NULL},
-    {SPLIT(WORDS("\\p{N}")), "stablelm2", NULL, "qwen2"},
+    {SPLIT(GPT2), "gpt-2", NULL, NULL, true},
+    {SPLIT("\\p{N}") SPLIT(GPT2), "refact", NULL, NULL, false},
+    {SPLIT(WORDS("\\p{N}{1,3}")), "dbrx", "llama-bpe", NULL, true},
+    {SPLIT(WORDS("\\p{N}")), "stablelm2", NULL, "qwen2", true},
     {SPLIT(ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
                    "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" TAIL),
-     NULL, NULL, "qwen35"},
-    {SPLIT(CASED(ENDINGS "?") "\\p{N}{1,3}|" SYMBOLS), "gpt-4o",
-     "granite-embed-multi-97m", NULL},
-    {SPLIT(CASED("") "\\p{N}|" SYMBOLS), NULL, "tekken", NULL},
-    {SPLIT("\\p{N}{1,3}")
-         SPLIT("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F"
-               "\xE3\x82\xA0-\xE3\x83\xBF]+")
-             SPLIT("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
-                   "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-                   "?[\\p{P}\\p{S}]+[\\r\\n]*|" TAIL),
-     "deepseek-v3", NULL, NULL},
+     NULL, NULL, "qwen35", true},
+    {SPLIT(O200K), "gpt-4o", "granite-embed-multi-97m", NULL, true},
+    {SPLIT(CASED("", "") "\\p{N}|" SYMBOLS), NULL, "tekken", NULL, true},
+    {SPLIT("\\p{N}{1,3}") SPLIT(HAN_KANA) SPLIT(PUNCT MARKS), "deepseek-v3",
+     NULL, NULL, false},
+    {SPLIT("\\p{N}{1,3}") SPLIT(WORDS("\\p{N}+")), NULL, "minicpm5", NULL,
+     false},
+    {SPLIT("\\p{N}{1,3}") SPLIT(HAN_KANA)
+         SPLIT(PUNCT " ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+")
+             SPLIT("\\p{N}"),
+     "spark2_5", NULL, NULL, false},
+    {SPLIT("\\d{1,3}(?=(?:\\d{3})*\\b)") SPLIT(O200K), "tiny_aya", NULL, NULL,
+     false},
+    {SPLIT("\\p{N}+") SPLIT("\\d{1,3}(?=(?:\\d{3})*(?!\\d))"), "superbpe",
+     NULL, NULL, false},
+    {SPLIT("[\\p{Han}]+|" CASED(NO_HAN, ENDINGS "?") "\\p{N}{1,3}" OTHERS
+           TAIL),
+     "kimi-k2", NULL, NULL, true},
+    {SPLIT("\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))") SPLIT(ASIAN)
+         SPLIT(PUNCT MARKS),
+     "afmoe", NULL, NULL, false},
+    {SPLIT("[^\\n]+|[\\n]+") SPLIT(WORDS("\\p{N}")), "laguna", NULL, NULL,
+     false},
+    {SPLIT(WORD "\\p{N}" OTHERS TAIL), "ufakzeka", NULL, NULL, true},
+    {SPLIT(ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)"
+                   "*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|"
+                   "\\s+(?!\\S)|\\s+"),
+     "exaone-moe", NULL, NULL, true},
 };
 
 static int look_up(const struct steps *s, bool whole, const char **ret,
@@ -180,6 +226,9 @@ static int look_up(const struct steps *s, bool whole, const char **ret,
         *ret = s->nfc   ? (whole ? NULL : rows[i].nfc)
                : whole  ? rows[i].whole
                         : rows[i].plain;
+        if (s->removed && !rows[i].matches_all) {
+            return unknown("pre_tokenizer", "behavior Removed", e);
+        }
         if (*ret == NULL) {
             return err_set(e, ERR_TOKENIZER,
                            WHERE "this pre_tokenizer with normalizer %s and "

@@ -64,6 +64,7 @@ static bool number_at(const struct json *j, size_t i, int64_t *ret)
 struct special {
     const struct json *tokenizer, *config;
     const struct json *from[2]; /* generation_config.json, config.json */
+    int64_t bos, eos;           /* -1: none */
 };
 
 static bool find_id(const struct special *s, const char *token,
@@ -104,7 +105,7 @@ static int put_ends(struct hf *h, const struct special *s, int64_t eos,
     return 0;
 }
 
-static int put_ids(struct hf *h, const struct special *s, struct err *e)
+static int put_ids(struct hf *h, struct special *s, struct err *e)
 {
     static const struct {
         const char *token, *key, *gguf;
@@ -114,15 +115,15 @@ static int put_ids(struct hf *h, const struct special *s, struct err *e)
         {"unk_token", "unk_token_id", KEY("unknown_token_id")},
         {"pad_token", "pad_token_id", KEY("padding_token_id")},
     };
-    int64_t eos = -1;
     for (size_t i = 0; i < countof(rows); i++) {
         int64_t id = 0;
         if (find_id(s, rows[i].token, rows[i].key, &id)) {
             RETERR(made_u32(h->m, rows[i].gguf, (uint32_t)id, e));
-            eos = i == 1 ? id : eos;
+            s->bos = i == 0 ? id : s->bos;
+            s->eos = i == 1 ? id : s->eos;
         }
     }
-    return put_ends(h, s, eos, e);
+    return put_ends(h, s, s->eos, e);
 }
 
 /* --- what is put around a text --- */
@@ -130,6 +131,7 @@ static int put_ids(struct hf *h, const struct special *s, struct err *e)
 struct around {
     bool bos, eos; /* added */
     bool known;    /* something says so */
+    int64_t first; /* the token in front, where no file names a bos; or -1 */
 };
 
 static int unknown(const char *what, struct err *e)
@@ -144,21 +146,24 @@ static int unknown(const char *what, struct err *e)
 static int read_template(const struct special *s, const struct json *j,
                          struct around *a, struct err *e)
 {
-    const char *bos = token_text(s->config, "bos_token");
-    const char *eos = token_text(s->config, "eos_token");
     bool text = false;
     for (const struct json *c = json_first(json_get(j, "single")); c != NULL;
          c = json_next(c)) {
-        const char *id =
+        const char *token =
             json_str(json_get(json_get(c, "SpecialToken"), "id"));
-        if (id == NULL) {
+        int64_t id = -2;
+        if (token == NULL) {
             text = true;
-        } else if (!text && bos != NULL && strcmp(id, bos) == 0) {
+            continue;
+        }
+        bool known = id_of(s->tokenizer, s->config, token, &id);
+        if (known && !text && !a->bos && (id == s->bos || s->bos < 0)) {
             a->bos = true;
-        } else if (text && eos != NULL && strcmp(id, eos) == 0) {
+            a->first = s->bos < 0 ? id : -1;
+        } else if (known && text && id == s->eos) {
             a->eos = true;
         } else {
-            return unknown(id, e);
+            return unknown(token, e);
         }
     }
     a->known = true;
@@ -182,7 +187,7 @@ static int put_around(struct hf *h, const struct special *s, bool spm,
 {
     const struct json *p = hf_get(s->tokenizer, "post_processor");
     const char *type = json_str(json_get(p, "type"));
-    struct around a = {.bos = spm, .eos = false};
+    struct around a = {.bos = spm, .first = -1};
     if (!spm && type != NULL && strcmp(type, "Sequence") == 0) {
         for (const struct json *c = json_first(json_get(p, "processors"));
              c != NULL; c = json_next(c)) {
@@ -196,6 +201,9 @@ static int put_around(struct hf *h, const struct special *s, bool spm,
     RETERR(hf_bool(s->config, "add_bos_token", &a.bos, e));
     RETERR(hf_bool(s->config, "add_eos_token", &a.eos, e));
     RETERR(made_bool(h->m, KEY("add_bos_token"), a.bos, e));
+    RETERR(a.first >= 0 ? made_u32(h->m, KEY("bos_token_id"),
+                                   (uint32_t)a.first, e)
+                        : 0);
     return a.known ? made_bool(h->m, KEY("add_eos_token"), a.eos, e) : 0;
 }
 
@@ -236,7 +244,7 @@ int hf_put_special(struct hf *h, const struct json *tokenizer,
     struct json *generation = NULL;
     bool spm = h->tokens == HF_TOKENIZER_SPM;
     int rc = 0;
-    struct special s = {tokenizer, config, {NULL, h->root}};
+    struct special s = {tokenizer, config, {NULL, h->root}, -1, -1};
     CHECK(hf_read_json(h, "generation_config.json", HF_CONFIG_MAX, &generation,
                        e));
     s.from[0] = generation;

@@ -1,11 +1,9 @@
 /* tokenizer.c - tokenizer.json as tokenizer.ggml.*.
  *
- * Three kinds of BPE are taken: of bytes ("gpt2"); of characters with byte
- * fallback by rank, without a space in front ("gemma4"); and the same that came
- * from SentencePiece ("llama"), whose scores are recovered from the merges. In
- * the last case ids are right only if every pair of tokens that is a token has a
- * merge, and equal results have ranks side by side: that is checked, for the
- * tokenizer rooms know scores, not ranks, there. */
+ * Two kinds of BPE are taken: of bytes ("gpt2"), and of characters with byte
+ * fallback, by rank as well. For the second GGUF has a kind of its own in the
+ * family that is named so ("gemma4"); of others it is a name of
+ * tokenizer.ggml.pre that takes text as it is. */
 #include <string.h>
 
 #include "base/num.h"
@@ -242,129 +240,25 @@ out:
     return rc;
 }
 
-/* --- scores from merges --- */
-
-struct by_text {
-    struct span text;
-    uint32_t id;
-};
-
-static int compare(struct span a, struct span b)
+/* Words of characters end at line ends in the tokenizer rooms. No merge reaches
+ * over one. */
+static int check_lines(const struct json *merges, struct err *e)
 {
-    int c = memcmp(a.p, b.p, num_min(a.n, b.n));
-    return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
-}
-
-static int compare_texts(const void *a, const void *b)
-{
-    const struct by_text *x = a;
-    const struct by_text *y = b;
-    return compare(x->text, y->text);
-}
-
-/* The id of a text; UINT32_MAX: none. */
-static uint32_t find(const struct by_text *t, size_t n, struct span text)
-{
-    const struct by_text key = {text, 0};
-    const struct by_text *found =
-        n > 0 ? bsearch(&key, t, n, sizeof(*t), compare_texts) : NULL;
-    return found != NULL ? found->id : UINT32_MAX;
-}
-
-struct spm {
-    struct hf_vocab *v;
-    struct by_text *sorted;
-    size_t n; /* of sorted */
-    uint32_t *merges; /* how many give a token, by id */
-};
-
-static int not_spm(struct err *e)
-{
-    return err_set(e, ERR_TOKENIZER,
-                   WHERE "merges that are not those of a SentencePiece "
-                         "vocabulary: beside tokenizer.model it would do");
-}
-
-/* A token's score is minus the number of its group of merges. */
-static int score_merges(struct spm *s, const struct json *merges,
-                        struct err *e)
-{
-    uint32_t last = UINT32_MAX;
-    float group = 0;
-    char both[2 * TOKEN_BYTES_MAX];
     for (const struct json *c = json_first(merges); c != NULL;
          c = json_next(c)) {
         struct span side[2];
+        size_t ends = 0;
         RETERR(read_merge(c, side, e));
-        if (side[0].n + side[1].n > TOKEN_BYTES_MAX) {
-            return not_spm(e);
+        for (size_t i = 0; i < 2; i++) {
+            for (size_t k = 0; k < side[i].n; k++) {
+                ends += side[i].p[k] == '\n';
+            }
         }
-        memcpy(both, side[0].p, side[0].n);
-        memcpy(both + side[0].n, side[1].p, side[1].n);
-        uint32_t id = find(s->sorted, s->n,
-                           (struct span){both, side[0].n + side[1].n});
-        if (id == UINT32_MAX ||
-            find(s->sorted, s->n, side[0]) == UINT32_MAX ||
-            find(s->sorted, s->n, side[1]) == UINT32_MAX ||
-            (id != last && s->merges[id] > 0)) {
-            return not_spm(e);
-        }
-        group += id != last && last != UINT32_MAX ? 1 : 0;
-        last = id;
-        s->v->score[id] = -group;
-        s->merges[id]++;
-    }
-    return 0;
-}
-
-/* Every way to cut a token in two tokens is a merge. */
-static int check_splits(const struct spm *s, struct err *e)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        struct span t = s->sorted[i].text;
-        uint32_t splits = 0;
-        if (s->v->type[s->sorted[i].id] != HF_TOKEN_NORMAL) {
-            continue;
-        }
-        for (size_t at = 1; at < t.n; at++) {
-            splits += ((unsigned char)t.p[at] & 0xC0) != 0x80 &&
-                      find(s->sorted, s->n, (struct span){t.p, at}) !=
-                          UINT32_MAX &&
-                      find(s->sorted, s->n,
-                           (struct span){t.p + at, t.n - at}) != UINT32_MAX;
-        }
-        if (splits != s->merges[s->sorted[i].id]) {
-            return not_spm(e);
+        if (ends != 0 && ends != side[0].n + side[1].n) {
+            return unknown("merges", "one over the end of a line", e);
         }
     }
     return 0;
-}
-
-static int recover_scores(struct hf_vocab *v, const struct json *merges,
-                          struct err *e)
-{
-    struct spm s = {.v = v,
-                    .sorted = calloc(v->n, sizeof(*s.sorted)),
-                    .merges = calloc(v->n, sizeof(*s.merges))};
-    int rc = 0;
-    if (s.sorted == NULL || s.merges == NULL) {
-        rc = err_set(e, ERR_NOMEM, WHERE "%zu tokens", v->n);
-        goto out;
-    }
-    for (size_t i = 0; i < v->n; i++) {
-        if (v->type[i] == HF_TOKEN_NORMAL || v->type[i] == HF_TOKEN_USER) {
-            s.sorted[s.n++] = (struct by_text){v->text[i], (uint32_t)i};
-        }
-    }
-    if (s.n > 0) {
-        qsort(s.sorted, s.n, sizeof(*s.sorted), compare_texts);
-    }
-    CHECK(score_merges(&s, merges, e));
-    CHECK(check_splits(&s, e));
-out:
-    free(s.sorted);
-    free(s.merges);
-    return rc;
 }
 
 /* --- tokenizer.json --- */
@@ -429,17 +323,6 @@ static int check_decoder(const struct json *t, bool bytes, struct err *e)
     return 0;
 }
 
-static void mark_unknown(const struct json *m, struct hf_vocab *v)
-{
-    const char *text = json_str(hf_get(m, "unk_token"));
-    for (size_t i = 0; text != NULL && i < v->n; i++) {
-        if (v->type[i] != 0 && v->text[i].n == strlen(text) &&
-            memcmp(v->text[i].p, text, v->text[i].n) == 0) {
-            v->type[i] = HF_TOKEN_UNKNOWN;
-        }
-    }
-}
-
 static int put_bytes(struct hf *h, const struct json *t, struct hf_vocab *v,
                      struct err *e)
 {
@@ -464,16 +347,12 @@ static int put_fallback(struct hf *h, const struct json *t,
     }
     RETERR(hf_spaces_of(t, &prefix, e));
     RETERR(made_bool(h->m, KEY("add_space_prefix"), prefix, e));
-    if (strcmp(h->family->arch, "gemma4") == 0 && !prefix) {
-        RETERR(made_str(h->m, KEY("model"), "gemma4", e));
-        RETERR(hf_vocab_put(h, v, false, e));
-        return put_merges(h, json_get(m, "merges"), e);
-    }
-    mark_unknown(m, v);
-    RETERR(recover_scores(v, json_get(m, "merges"), e));
-    RETERR(made_str(h->m, KEY("model"), "llama", e));
-    RETERR(made_str(h->m, KEY("pre"), "default", e));
-    return hf_vocab_put(h, v, true, e);
+    RETERR(check_lines(json_get(m, "merges"), e));
+    bool gemma4 = strcmp(h->family->arch, "gemma4") == 0;
+    RETERR(made_str(h->m, KEY("model"), gemma4 ? "gemma4" : "gpt2", e));
+    RETERR(gemma4 ? 0 : made_str(h->m, KEY("pre"), "sarvam-moe", e));
+    RETERR(hf_vocab_put(h, v, false, e));
+    return put_merges(h, json_get(m, "merges"), e);
 }
 
 static int put_json(struct hf *h, const struct json *t, struct err *e)
