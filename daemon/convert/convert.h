@@ -131,6 +131,6 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
  * not needed. The model file is fd 4 when fd 4 is open; the other parts of a
- * split one are opened beside "source". Enters the sandbox before the first
+ * split one, and the files of a folder, are opened by "source". Enters the sandbox before the first
  * model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -60,14 +60,16 @@ static int not_gguf(const struct gguf *g, struct err *e)
         }
     }
     if (g->n > 9 && g->p[8] == '{' && gguf_u64(g->p) < g->n) {
-        return err_set(e, ERR_GGUF_MAGIC, "a safetensors file");
+        return err_set(e, ERR_GGUF_MAGIC,
+                       "a safetensors file: it is read by the name "
+                       "NAME.safetensors, beside its config.json");
     }
     /* An ONNX ModelProto begins with ir_version (field 1, a small varint)
      * followed by a field of text, the graph or an opset. */
     if (g->n > 3 && g->p[0] == 0x08 && g->p[1] < 32 &&
         (g->p[2] == 0x12 || g->p[2] == 0x3a || g->p[2] == 0x42)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "an ONNX file; aned converts GGUF for now");
+                       "an ONNX file; aned converts GGUF and safetensors for now");
     }
     return err_set(e, ERR_GGUF_MAGIC, "%s", err_text(ERR_GGUF_MAGIC));
 }
