@@ -1,4 +1,4 @@
-/* aned tensor - one tensor of a GGUF as a .npy of float32, in numpy's order
+/* aned tensor - one tensor of a source as a .npy of float32, in numpy's order
  * (ggml's dimensions reversed). Needs no more of the file than its tensors.
  * Rows are dequantised and written in blocks, so memory does not grow with the
  * tensor. */
@@ -17,10 +17,9 @@
 static const char usage[] =
     "usage: aned tensor FILE NAME OUT.npy\n"
     "\n"
-    "Write the tensor NAME of the GGUF file FILE, dequantised to float32, as "
-    "a\n"
-    "numpy array. `aned inspect FILE` lists the names. Of a split model FILE is\n"
-    "any part.\n";
+    "Write the tensor NAME of FILE, a GGUF or a folder of safetensors, as a\n"
+    "numpy array of float32. `aned inspect FILE` lists the names. Of a split\n"
+    "model FILE is any part.\n";
 
 enum { BLOCK_FLOATS = 1 << 18 };
 

@@ -33,9 +33,7 @@ static const char detokenize_usage[] =
     "  --special  write special tokens as text too\n"
     "  --help     this text\n";
 
-/* Of a bundle its own; else of a source. */
-static int open_vocabulary(const char *path, struct tokenizer **ret,
-                           struct err *e)
+int cli_vocabulary(const char *path, struct tokenizer **ret, struct err *e)
 {
     char inside[4096];
     struct gguf *g = NULL;
@@ -187,7 +185,7 @@ static int run(int argc, char **argv, const char *usage, bool has_bos,
     if (rc != 0) {
         return rc == 1 ? EXIT_SUCCESS : rc;
     }
-    rc = open_vocabulary(o.file, &o.t, &e);
+    rc = cli_vocabulary(o.file, &o.t, &e);
     if (rc == 0) {
         rc = work(&o, &e);
         tokenizer_close(o.t);
