@@ -18,12 +18,12 @@ TYPES = {"llama": ("llama", "Llama"), "qwen2": ("qwen2", "Qwen2"), "qwen3": ("qw
          "hunyuan-dense": ("hunyuan_v1_dense", "HunYuanDenseV1"), "gemma": ("gemma", "Gemma"), "gemma2": ("gemma2", "Gemma2"),
          "gemma3": ("gemma3_text", "Gemma3"), "gemma4": ("gemma4_text", "Gemma4"), "granite": ("granite", "Granite"),
          "olmo2": ("olmo2", "Olmo2"), "smollm3": ("smollm3", "SmolLM3"), "glm4": ("glm4", "Glm4"),
-         "exaone4": ("exaone4", "Exaone4")}
+         "exaone4": ("exaone4", "Exaone4"), "lfm2": ("lfm2", "Lfm2")}
 NAMES = {
     "token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight",
     "per_layer_token_embd.weight": "model.embed_tokens_per_layer.weight",
     "per_layer_model_proj.weight": "model.per_layer_model_projection.weight",
-    "per_layer_proj_norm.weight": "model.per_layer_projection_norm.weight",
+    "per_layer_proj_norm.weight": "model.per_layer_projection_norm.weight", "token_embd_norm.weight": "model.embedding_norm.weight",
 }
 LAYER = {
     "attn_norm.weight": "input_layernorm.weight", "attn_output": "self_attn.o_proj", "attn_q": "self_attn.q_proj",
@@ -34,6 +34,10 @@ LAYER = {
 }
 OWN = {
     "hunyuan-dense": {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"},
+    "lfm2": {"attn_norm.weight": "operator_norm.weight", "ffn_norm.weight": "ffn_norm.weight", "attn_output": "self_attn.out_proj",
+             "attn_q_norm": "self_attn.q_layernorm", "attn_k_norm": "self_attn.k_layernorm", "ffn_gate": "feed_forward.w1",
+             "ffn_down": "feed_forward.w2", "ffn_up": "feed_forward.w3", "shortconv.conv": "conv.conv",
+             "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj"},
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
     "glm4": {"ffn_up": "mlp.gate_up_proj", "post_attention_norm.weight": "post_self_attn_layernorm.weight",
              "post_ffw_norm.weight": "post_mlp_layernorm.weight"},
@@ -77,6 +81,8 @@ class Model:
         if tail in ("attn_q", "attn_k") and self.arch in PAIRED:
             heads = self.get("attention.head_count" if tail == "attn_q" else "attention.head_count_kv")
             a = a.reshape(heads, -1, 2, *a.shape[1:]).swapaxes(1, 2).reshape(a.shape)
+        if name.endswith("shortconv.conv.weight"):
+            a = a[:, None, :]
         if name.endswith("norm.weight") and self.arch in PLUS_ONE:
             a = a - np.float32(1)
         return a
@@ -152,6 +158,12 @@ class Model:
         g = self.get
         return {"attention_multiplier": g("attention.scale"), "embedding_multiplier": g("embedding_scale"),
                 "residual_multiplier": g("residual_scale"), "logits_scaling": g("logit_scale")}
+
+    def more_lfm2(self):
+        g, kv = self.get, self.keys["lfm2.attention.head_count_kv"]
+        return {"layer_types": ["full_attention" if n else "conv" for n in kv], "num_key_value_heads": max(kv),
+                "conv_L_cache": g("shortconv.l_cache"), "conv_bias": False, "block_auto_adjust_ff_dim": False,
+                "norm_eps": g("attention.layer_norm_rms_epsilon"), "rms_norm_eps": None}
 
     # --- tokenizer.json ---
 

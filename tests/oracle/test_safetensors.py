@@ -19,7 +19,7 @@ from families import BY_NAME  # noqa: E402
 from oracle_tools import convert, manifest, run  # noqa: E402
 from test_tokenizers import PRES, TEXTS, Pieces, ask, pairs, reference, texts  # noqa: E402
 
-SHARED = ["gemma2", "gemma4-e", "granite", "hunyuan-dense", "mistral", "olmo2", "phi3", "qwen3", "smollm3"]
+SHARED = ["gemma2", "gemma4-e", "granite", "hunyuan-dense", "lfm2", "mistral", "olmo2", "phi3", "qwen3", "smollm3"]
 OF_ITS_OWN = {"gemma2"}  # the shared folder's model.safetensors has other weights than its model.gguf
 MORE = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "deep-gemma"]  # of mkgguf.py
 ASIDE = ("bundle.json", "tokenizer.gguf")  # names, digests and metadata differ

@@ -242,13 +242,15 @@ static int put_numbers(struct hf *h, struct err *e)
     RETERR(hf_put_u32(h, "context_length", h->context, e));
     RETERR(hf_put_u32(h, "embedding_length", h->d_model, e));
     RETERR(hf_put_u32(h, "attention.head_count", h->n_heads, e));
-    RETERR(hf_num(j, "rms_norm_eps", !(eps > 0), 0, 0.1, &eps, e));
+    RETERR(hf_num(j, h->family->eps != NULL ? h->family->eps : "rms_norm_eps",
+                  !(eps > 0), 0, 0.1, &eps, e));
     RETERR(hf_put_f32(h, "attention.layer_norm_rms_epsilon", eps, e));
-    if (!h->family->rope_kinds || strcmp(h->family->arch, "gemma4") != 0) {
+    if (!h->family->own_sizes) {
         RETERR(hf_u32(j, "intermediate_size", true, 1, MODEL_DIM_MAX, &ff, e));
         RETERR(hf_put_u32(h, "feed_forward_length", ff, e));
         RETERR(hf_put_u32(h, "attention.head_count_kv", h->n_kv, e));
-        if (hf_get(j, "head_dim") != NULL || h->d_head * h->n_heads != h->d_model) {
+        if (hf_get(j, "head_dim") != NULL ||
+            (uint64_t)h->d_head * h->n_heads != h->d_model) {
             RETERR(hf_put_u32(h, "attention.key_length", h->d_head, e));
             RETERR(hf_put_u32(h, "attention.value_length", h->d_head, e));
         }

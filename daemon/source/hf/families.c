@@ -542,6 +542,105 @@ static int fill_olmo2(struct hf *h, struct err *e)
     return put_rope(h, 500000, e);
 }
 
+/* --- lfm2 --- */
+
+static const char *const lfm2_keys[] = {
+    "norm_eps",          "layer_types",
+    "full_attn_idxs",    "conv_L_cache",
+    "conv_bias",         "block_auto_adjust_ff_dim",
+    "block_ff_dim",      "block_ffn_dim_multiplier",
+    "block_multiple_of", "theta",
+    "use_pos_enc",       "block_use_swiglu",
+    /* said twice, or of training */
+    "block_dim",         "block_norm_eps",
+    "conv_dim",          "conv_dim_out",
+    "num_heads",         "block_mlp_init_scale",
+    "block_out_init_scale", "block_use_xavier_init",
+    "conv_use_xavier_init", NULL,
+};
+
+/* The file says a width from which the true one is computed. */
+static int lfm2_width(struct hf *h, struct err *e)
+{
+    double width = 0;
+    double times = 1;
+    uint32_t of = 256;
+    bool adjust = true;
+    RETERR(hf_num(h->text, "intermediate_size", false, 1, 1e6, &width, e));
+    RETERR(hf_num(h->text, "block_ff_dim", !(width > 0), 1, 1e6, &width, e));
+    RETERR(hf_bool(h->text, "block_auto_adjust_ff_dim", &adjust, e));
+    RETERR(hf_num(h->text, "block_ffn_dim_multiplier", false, 0.01, 100, &times,
+                  e));
+    RETERR(hf_u32(h->text, "block_multiple_of", false, 1, MODEL_DIM_MAX, &of,
+                  e));
+    if (adjust) {
+        uint64_t ff = (uint64_t)(times * (double)((uint64_t)width * 2 / 3));
+        width = (double)((ff + of - 1) / of * of);
+    }
+    return hf_put_u32(h, "feed_forward_length", (uint32_t)width, e);
+}
+
+/* A layer without keys is a short convolution. */
+static int lfm2_layers(const struct hf *h, int32_t *kv, struct err *e)
+{
+    const struct json *types = hf_get(h->text, "layer_types");
+    const struct json *full = hf_get(h->text, "full_attn_idxs");
+    uint32_t l = 0;
+    for (const struct json *c = json_first(types);
+         c != NULL && l < h->n_layers; c = json_next(c)) {
+        const char *kind = json_str(c);
+        bool conv = kind != NULL && strcmp(kind, "conv") == 0;
+        if (!conv && (kind == NULL || strcmp(kind, "full_attention") != 0)) {
+            return err_set(e, ERR_UNSUPPORTED, WHERE "layer_types: '%.32s'",
+                           kind != NULL ? kind : "");
+        }
+        kv[l++] = conv ? 0 : (int32_t)h->n_kv;
+    }
+    for (const struct json *c = json_first(full); types == NULL && c != NULL;
+         c = json_next(c)) {
+        int64_t i = 0;
+        if (!json_int(c, 0, h->n_layers - 1, &i)) {
+            return err_set(e, ERR_MODEL_CONFIG, WHERE "full_attn_idxs");
+        }
+        kv[i] = (int32_t)h->n_kv;
+    }
+    return (types == NULL && full != NULL) ||
+                   (l == h->n_layers && json_count(types) == l)
+               ? 0
+               : err_set(e, ERR_MODEL_CONFIG,
+                         WHERE "layer_types does not name %u layers",
+                         h->n_layers);
+}
+
+static int fill_lfm2(struct hf *h, struct err *e)
+{
+    int32_t kv[MODEL_LAYERS_MAX] = {0};
+    struct hf_rope r = {.theta = 1000000};
+    uint32_t taps = 0;
+    bool bias = false;
+    bool turns = true;
+    bool gated = true;
+    RETERR(hf_bool(h->text, "conv_bias", &bias, e));
+    RETERR(hf_bool(h->text, "use_pos_enc", &turns, e));
+    RETERR(hf_bool(h->text, "block_use_swiglu", &gated, e));
+    if (bias || !turns || !gated) {
+        return err_set(e, ERR_UNSUPPORTED, WHERE "%s is not converted",
+                       bias     ? "conv_bias"
+                       : !turns ? "use_pos_enc false"
+                                : "block_use_swiglu false");
+    }
+    RETERR(lfm2_width(h, e));
+    RETERR(lfm2_layers(h, kv, e));
+    RETERR(made_i32s(h->m, hf_key(h, "attention.head_count_kv"), kv,
+                     h->n_layers, e));
+    RETERR(hf_u32(h->text, "conv_L_cache", true, 2, 1024, &taps, e));
+    RETERR(hf_put_u32(h, "shortconv.l_cache", taps, e));
+    RETERR(h->vocab > 0 ? hf_put_u32(h, "vocab_size", h->vocab, e) : 0);
+    RETERR(hf_rope_of(h, NULL, &r, e));
+    RETERR(hf_num(h->text, "theta", false, 1, 1e12, &r.theta, e));
+    return hf_put_rope(h, &r, e);
+}
+
 /* --- the table --- */
 
 static const struct hf_family rows[] = {
@@ -601,7 +700,6 @@ static const struct hf_family rows[] = {
      .acts = gelu_tanh,
      .plus_one = true,
      .sandwich = true,
-     .rope_kinds = true,
      .fill = fill_gemma3},
     {.model_type = "gemma4_text",
      .head = "Gemma4ForCausalLM",
@@ -609,7 +707,7 @@ static const struct hf_family rows[] = {
      .keys = gemma4_keys,
      .acts = gelu_tanh,
      .sandwich = true,
-     .rope_kinds = true,
+     .own_sizes = true,
      .fill = fill_gemma4},
     {.model_type = "granite",
      .head = "GraniteForCausalLM",
@@ -633,6 +731,14 @@ static const struct hf_family rows[] = {
      .pairs = true,
      .full_rope = true,
      .fill = fill_smollm3},
+    {.model_type = "lfm2",
+     .head = "Lfm2ForCausalLM",
+     .arch = "lfm2",
+     .keys = lfm2_keys,
+     .acts = silu,
+     .own_sizes = true,
+     .eps = "norm_eps",
+     .fill = fill_lfm2},
     {.model_type = "glm4",
      .head = "Glm4ForCausalLM",
      .arch = "glm4",

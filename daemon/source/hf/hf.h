@@ -43,7 +43,8 @@ struct hf_family {
     bool plus_one;   /* norms multiply by 1 + weight */
     bool sandwich;   /* post_attention_layernorm is a norm of attn's output */
     bool full_rope;  /* rope.dimension_count and vocab_size are written */
-    bool rope_kinds; /* rope_parameters by kind of layer */
+    bool own_sizes;  /* `fill` writes heads of keys and feed-forward */
+    const char *eps; /* the key of the norms' epsilon; NULL: rms_norm_eps */
     int (*fill)(struct hf *h, struct err *e);
 };
 
@@ -98,8 +99,8 @@ CHECKED int hf_read_config(struct hf *h, struct err *e);
  * arithmetic. Errors: UNSUPPORTED, which names the key. */
 CHECKED int hf_check_keys(const struct hf *h, struct err *e);
 
-/* rope.c. The rotation of all layers, or with rope_kinds of the kind named.
- * theta: the default. */
+/* rope.c. The rotation of all layers, or, where parameters are by kind, of the
+ * kind named. ret->theta: the default before, then what holds. */
 struct hf_rope {
     const struct json *j; /* parameters; NULL: only theta */
     const char *type;     /* "default", "linear", ... */

@@ -109,6 +109,7 @@ enum {
     NAME_K = 2,
     NAME_NORM = 4,
     NAME_LAYER = 8,
+    NAME_TAPS = 16, /* (channels, 1, taps): the middle one is left out */
 };
 
 struct name {
@@ -162,6 +163,22 @@ static const struct name names[] = {
     {"mlp.down_proj.bias", "ffn_down.bias", NULL, NAME_LAYER},
     {"mlp.gate_up_proj.weight", "ffn_up.weight", "phi3", NAME_LAYER},
     {"mlp.gate_up_proj.weight", "ffn_up.weight", "glm4", NAME_LAYER},
+    {"embedding_norm.weight", "token_embd_norm.weight", "lfm2", NAME_NORM},
+    {"operator_norm.weight", "attn_norm.weight", "lfm2",
+     NAME_LAYER | NAME_NORM},
+    {"ffn_norm.weight", "ffn_norm.weight", "lfm2", NAME_LAYER | NAME_NORM},
+    {"conv.conv.weight", "shortconv.conv.weight", "lfm2",
+     NAME_LAYER | NAME_TAPS},
+    {"conv.in_proj.weight", "shortconv.in_proj.weight", "lfm2", NAME_LAYER},
+    {"conv.out_proj.weight", "shortconv.out_proj.weight", "lfm2", NAME_LAYER},
+    {"feed_forward.w1.weight", "ffn_gate.weight", "lfm2", NAME_LAYER},
+    {"feed_forward.w2.weight", "ffn_down.weight", "lfm2", NAME_LAYER},
+    {"feed_forward.w3.weight", "ffn_up.weight", "lfm2", NAME_LAYER},
+    {"self_attn.out_proj.weight", "attn_output.weight", "lfm2", NAME_LAYER},
+    {"self_attn.q_layernorm.weight", "attn_q_norm.weight", "lfm2",
+     NAME_LAYER | NAME_NORM},
+    {"self_attn.k_layernorm.weight", "attn_k_norm.weight", "lfm2",
+     NAME_LAYER | NAME_NORM},
     {"layer_scalar", "layer_output_scale.weight", "gemma4", NAME_LAYER},
     {"per_layer_input_gate.weight", "inp_gate.weight", "gemma4", NAME_LAYER},
     {"per_layer_projection.weight", "proj.weight", "gemma4", NAME_LAYER},
@@ -257,15 +274,14 @@ static const struct {
 };
 
 static int put_rows(struct hf *h, const struct safetensors_tensor *t,
-                    const char *to, const uint64_t *dims, unsigned flags,
-                    struct err *e)
+                    const char *to, uint32_t n_dims, const uint64_t *dims,
+                    unsigned flags, struct err *e)
 {
     bool norm = (flags & NAME_NORM) != 0 && h->family->plus_one;
     bool turns = (flags & (NAME_Q | NAME_K)) != 0 && h->family->pairs;
     uint32_t ggml = plain[t->type].ggml;
     if (ggml != GGUF_TYPE_FN && !norm && !turns) {
-        return made_tensor(h->m, to, t->n_dims, dims, ggml, t->data, t->bytes,
-                           e);
+        return made_tensor(h->m, to, n_dims, dims, ggml, t->data, t->bytes, e);
     }
     uint32_t heads = (flags & NAME_Q) != 0 ? h->n_heads : h->n_kv;
     if (turns && (t->n_dims > 2 || h->d_head % 2 != 0 ||
@@ -286,8 +302,8 @@ static int put_rows(struct hf *h, const struct safetensors_tensor *t,
                        .d_head = turns ? h->d_head : 0,
                        .vector = t->n_dims == 1,
                        .plus_one = norm};
-    return made_tensor_fn(h->m, to, t->n_dims, dims, t->type_name, make_rows,
-                          r, t->bytes, e);
+    return made_tensor_fn(h->m, to, n_dims, dims, t->type_name, make_rows, r,
+                          t->bytes, e);
 }
 
 static int put_tensor(struct hf *h, const struct safetensors_tensor *t,
@@ -307,7 +323,15 @@ static int put_tensor(struct hf *h, const struct safetensors_tensor *t,
     for (uint32_t i = 0; i < t->n_dims; i++) {
         dims[i] = t->dims[t->n_dims - 1 - i];
     }
-    return put_rows(h, t, to, dims, flags, e);
+    if ((flags & NAME_TAPS) != 0) {
+        if (t->n_dims != 3 || t->dims[1] != 1) {
+            return err_set(e, ERR_CONVERT,
+                           "tensor %s: not one filter a channel", t->name);
+        }
+        dims[1] = t->dims[0];
+        return put_rows(h, t, to, 2, dims, flags, e);
+    }
+    return put_rows(h, t, to, t->n_dims, dims, flags, e);
 }
 
 /* Tensors that change nothing: frequencies that config.json gives, a head that
