@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import sys
 
+import gguf
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import hf_export  # noqa: E402
 import mkgguf  # noqa: E402
 from families import BY_NAME  # noqa: E402
+from gguf_copy import copy  # noqa: E402
 from oracle_tools import convert, manifest, run  # noqa: E402
 from test_tokenizers import PRES, TEXTS, Pieces, ask, pairs, reference, texts  # noqa: E402
 
@@ -160,6 +162,38 @@ def test_one_file_by_name(aned, model, tmp_path):
     (tmp_path / "hf" / "other.safetensors").write_bytes(b"nothing")
     same_bundle(aned, tmp_path / "hf" / "mine.safetensors", model("tiny-llama"), tmp_path)
     assert "several" in run(aned, "inspect", tmp_path / "hf", code=65)
+
+
+def test_the_text_of_a_model_that_sees(aned, model, tmp_path):
+    """Numbers in text_config, tensors under another prefix, an image tower that is left alone."""
+    m = hf_export.write(model("tiny-gemma"), tmp_path / "hf")
+    c = m.config() | {"architectures": None}
+    sees = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": c, "vision_config": {"x": 1},
+            "image_token_index": 9, "mm_tokens_per_image": 256, "tie_word_embeddings": True}
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(sees))
+    tower = {"vision_tower.x": ("I64", np.zeros(3, np.int64)), "multi_modal_projector.y": ("F32", np.zeros((2, 2), np.float32))}
+    for prefix, old in (("language_model.", ""), ("model.language_model.", "model.")):
+        named = {prefix + k.removeprefix(old): hf_export.halves(v) for k, v in m.weights().items()}
+        (tmp_path / "hf" / "model.safetensors").write_bytes(hf_export.pack(named | tower))
+        (tmp_path / prefix).mkdir()
+        same_bundle(aned, tmp_path / "hf", model("tiny-gemma"), tmp_path / prefix)
+
+
+ROPES = {
+    "linear": ({"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}, {"type": "linear", "factor": 4.0}),
+    "yarn": ({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 64},
+             {"type": "yarn", "factor": 4.0, "original_context_length": 64}),
+}
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_rotations(aned, model, tmp_path, kind):
+    config, wanted = ROPES[kind]
+    hf_export.write(model("tiny-llama"), tmp_path / "hf", rope_parameters=config)
+    kinds = {str: gguf.GGUFValueType.STRING, float: gguf.GGUFValueType.FLOAT32, int: gguf.GGUFValueType.UINT32}
+    more = {f"llama.rope.scaling.{k}": (v, kinds[type(v)], None) for k, v in wanted.items()}
+    copy(model("tiny-llama"), tmp_path / "m.gguf", lambda found: {**found, **more})
+    same_bundle(aned, tmp_path / "hf", tmp_path / "m.gguf", tmp_path)
 
 
 # --- what is refused, by name ---

@@ -9,7 +9,8 @@
  *
  *   folder.c     which files, in which order; the whole
  *   config.c     numbers that all families have; keys.c: which keys are known
- *   rope.c       rotation   families.c   the table, and what a family adds
+ *   rope.c       rotation   families.c, families_gemma.c   the table, and what a
+ *                family adds (fill.h)
  *   tensors.c    names and rows
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
  *   special.c    special tokens, chat template

@@ -59,6 +59,9 @@ static const char *const offs[] = {
     "attn_logit_softcapping",      "final_logit_softcapping",
 };
 
+/* They pass when they are 1: factors and steps. */
+static const char *const ones[] = {"full_attn_mod", "interpolate_factor"};
+
 /* Of a model with other senses: what is beside text_config. */
 static const char *const beside[] = {
     "audio_config",    "audio_token_id",    "audio_token_index",
@@ -115,6 +118,15 @@ static int check_key(const struct hf *h, const struct json *c, bool root,
                  (root && h->text != h->root &&
                   among(key, beside, countof(beside)));
     if (known || json_type(c) == JSON_NULL) {
+        return 0;
+    }
+    /* images alone are looked at from both sides */
+    const char *text = json_str(c);
+    if (strcmp(key, "use_bidirectional_attention") == 0 && text != NULL &&
+        strcmp(text, "vision") == 0) {
+        return 0;
+    }
+    if (among(key, ones, countof(ones)) && json_num(c) == 1) {
         return 0;
     }
     if (among(key, offs, countof(offs))) {
