@@ -1,0 +1,14 @@
+/* reader.h - shared by the files of onnx/ that use protobuf-c; private. */
+#pragma once
+
+#include "source/onnx/onnx.h"
+#include "source/onnx/onnx.pb-c.h"
+
+/* external.c: where a tensor's bytes are. Errors: ONNX_DATA, as find. */
+CHECKED int onnx_external(struct onnx *m, const struct onnx_files *files,
+                          const Ox__Tensor *in, struct onnx_tensor *t,
+                          struct err *e);
+/* tensor.c */
+CHECKED int onnx_tensor_read(struct onnx *m, const struct onnx_files *files,
+                             const Ox__Tensor *in,
+                             struct onnx_tensor *t, struct err *e);
