@@ -1,18 +1,11 @@
 /* external.c - where the bytes of a tensor lie that is not in the model's file.
  *
- * This is the only file that turns a text of a model into a path. A location is
- * relative, in UTF-8, without empty, "." or ".." components, backslashes or
- * control characters; it is opened component by component below the folder's
- * descriptor, and no component may be a link: the kernel decides, not a
- * comparison of texts. The file must be a regular one with one name, for a hard
- * link may be a foreign file. Sockets, pipes and devices are opened without
- * waiting and refused.
+ * A location is a text of the model, and nothing is opened by it: it is looked
+ * up among files that were opened before (onnx_find_fn). Even so it must be a
+ * relative path in UTF-8 without empty, "." or ".." components, backslashes and
+ * control characters, so that what is refused is refused by its reason.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/num.h"
@@ -41,58 +34,6 @@ static int bad_location(const char *location, const char *why, struct err *e)
 {
     return err_set(e, ERR_ONNX_DATA, "external data '%.100s': %s", location,
                    why);
-}
-
-static int check_file(int fd, const char *location, struct err *e)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0) {
-        return err_errno(e, errno, location);
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return bad_location(location, "not a regular file", e);
-    }
-    return st.st_nlink == 1
-               ? 0
-               : bad_location(location, "it has several names (hard links)",
-                              e);
-}
-
-int onnx_open_below(int dir, const char *location, int *ret, struct err *e)
-{
-    char part[ONNX_PATH_MAX + 1];
-    const char *at = location;
-    int rc = 0;
-    if (!onnx_location_ok(location)) {
-        return bad_location(location, "not a path inside the model's folder",
-                            e);
-    }
-    int fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
-    while (fd >= 0 && *at != '\0') {
-        size_t n = strcspn(at, "/");
-        bool last = at[n] == '\0';
-        memcpy(part, at, n);
-        part[n] = '\0';
-        int next = openat(fd, part,
-                          O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
-                              O_NOCTTY | (last ? 0 : O_DIRECTORY));
-        int no = errno;
-        (void)close(fd);
-        errno = no;
-        fd = next;
-        at += last ? n : n + 1;
-    }
-    if (fd < 0) {
-        return errno == ELOOP || errno == ENOTDIR
-                   ? bad_location(location, "a link, or below one", e)
-                   : err_errno(e, errno, location);
-    }
-    CHECK(check_file(fd, location, e));
-    *ret = fd;
-    return 0;
-out:
-    (void)close(fd);
-    return rc;
 }
 
 /* The file of that name, read once. */

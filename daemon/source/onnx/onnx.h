@@ -6,9 +6,9 @@
  * logits back to the embedding, and gives a source under GGUF's names; what it
  * does not understand is an error that names the node.
  *
- * External data are files inside the model's own folder: no path that leaves
- * it, no link, no other model. Their ranges are checked against the file, and
- * two tensors share all of their bytes or none.
+ * External data are files of the model's own folder that were opened with it:
+ * no path of a graph is ever opened. Their ranges are checked against the file,
+ * and two tensors share all of their bytes or none.
  *
  * Thread: one at a time.
  */
@@ -138,11 +138,6 @@ void onnx_fini(struct onnx *m); /* zeroed is fine */
 
 /* A relative path that stays below its folder, in plain UTF-8. */
 bool onnx_location_ok(const char *location);
-/* Open it below the folder `dir`, component by component, following no link.
- * *ret is the caller's. Errors: ONNX_DATA, NOT_FOUND, IO. */
-CHECKED int onnx_open_below(int dir, const char *location, int *ret,
-                            struct err *e);
-
 const char *onnx_type_name(enum onnx_type t);
 /* Bytes of n elements; false: no type that aned reads, or too many. */
 CHECKED bool onnx_type_bytes(enum onnx_type t, uint64_t n, uint64_t *ret);
