@@ -41,7 +41,6 @@
 #define ONNX_PATH_MAX        512u  /* bytes of an external file's path */
 #define ONNX_FILES_MAX       96u   /* external ones of a model */
 #define ONNX_OPSETS_MAX      64u
-#define ONNX_CONFIG_MAX      MIB(1) /* config.json, genai_config.json */
 #define ONNX_CACHE_MAX       (1u << 22) /* positions in a table of rotations */
 #define ONNX_SHOWN_MAX       64u   /* nodes that were not understood */
 

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "source/hf/hf.h"
+#include "source/onnx/folder.h"
 
 /* A form whose files stand in one folder. */
 struct source_form {
@@ -25,6 +26,7 @@ struct source_form {
 /* Where a folder is of two forms, the first one is taken. */
 static const struct source_form forms[] = {
     {".safetensors", hf_marks, hf_wants, hf_open},
+    {".onnx", onnx_marks, onnx_wants, onnx_open_files},
 };
 
 static bool ends(const char *s, const char *suffix)
@@ -291,13 +293,14 @@ static struct span last_of(const char *p, size_t n)
 
 struct span source_stem(const char *path)
 {
-    static const char plain[] = "model.safetensors";
     struct span s = last_of(path, strlen(path));
     size_t before = (size_t)(s.p - path);
-    if (s.n == strlen(plain) && memcmp(s.p, plain, s.n) == 0 && before > 1) {
-        return last_of(path, before);
-    }
     for (size_t i = 0; i < countof(forms) && s.p[s.n] == '\0'; i++) {
+        bool plain = strncmp(s.p, "model", 5) == 0 &&
+                     strcmp(s.p + 5, forms[i].suffix) == 0;
+        if (plain && before > 1) {
+            return last_of(path, before);
+        }
         if (ends(s.p, forms[i].suffix)) {
             return (struct span){s.p, s.n - strlen(forms[i].suffix)};
         }

@@ -1,9 +1,9 @@
 /* source.h - a model's files, in any form that aned reads, become a struct gguf.
  *
  * A path is a GGUF file or a part of one; a folder with config.json and
- * *.safetensors (the form of the transformers library); or one .safetensors
- * file that stands beside its config.json. The forms are the rows of the table
- * in source.c.
+ * *.safetensors (the form of the transformers library), or with a decoder as
+ * *.onnx; or one .safetensors or .onnx file that stands beside the others. The
+ * forms are the rows of the table in source.c.
  *
  * In two steps where a sandbox lies between: source_files_open opens what could
  * belong to the model by name and reads nothing but the folder's list; then
@@ -35,15 +35,16 @@ CHECKED int source_files_open(const char *path, int fd,
 void source_files_close(struct source_files *f); /* zeroed is fine */
 
 /* f may be closed afterwards. Errors: those of gguf_open, SAFETENSORS,
- * MODEL_CONFIG, TOKENIZER, UNSUPPORTED (what is not converted, by name). */
+ * ONNX, ONNX_DATA, ONNX_GRAPH, MODEL_CONFIG, TOKENIZER, UNSUPPORTED (what is not
+ * converted, by name). */
 CHECKED int source_open_files(const struct source_files *f, struct gguf **ret,
                               struct err *e);
 /* Both. An error begins with the path. */
 CHECKED int source_open(const char *path, struct gguf **ret, struct err *e);
 
 /* What a model is called by its path: the last component, without slashes
- * behind it, without .gguf (gguf_stem) or .safetensors; of model.safetensors
- * the folder's. Borrowed. */
+ * behind it, without .gguf (gguf_stem), .safetensors or .onnx; of
+ * model.safetensors and model.onnx the folder's. Borrowed. */
 struct span source_stem(const char *path);
 
 /* --- for the forms --- */
