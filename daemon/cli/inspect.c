@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/inspect.h"
 #include "convert/gates.h"
 #include "mil/mil.h"
 #include "model/bundle.h"
@@ -17,9 +18,11 @@ static const char usage[] =
     "usage: aned inspect PATH [--json]\n"
     "\n"
     "Say what PATH is, what is in it, and whether it is sound: a GGUF file, a\n"
-    "folder of safetensors with config.json, an .mlpackage folder or a bundle\n"
-    "folder. Any part of a split model stands for all of it. Of safetensors the\n"
-    "keys and names are those that they are converted under.\n"
+    "folder of safetensors with config.json, a folder with an ONNX decoder, an\n"
+    ".mlpackage folder or a bundle folder. Any part of a split model stands for\n"
+    "all of it. Of safetensors and ONNX the keys and names are those that they\n"
+    "are converted under; of ONNX also the graph, and what of it was not\n"
+    "understood.\n"
     "\n"
     "  --json   the same as one JSON object\n";
 
@@ -139,15 +142,31 @@ static int describe_source(void *ctx, struct err *e)
     return 0;
 }
 
+/* Of a graph also what was not understood, and then it is shown with the error.
+ */
+static int open_found(const struct source_files *f, struct json *root,
+                      struct gguf **ret, struct err *e)
+{
+    struct onnx_found found;
+    int rc = onnx_open_found(f, &found, ret, e);
+    if (found.read) {
+        inspect_graph(&found, root);
+    }
+    onnx_found_fini(&found);
+    return rc;
+}
+
 static int inspect_source(const char *path, struct json *root, struct err *e)
 {
     struct gguf *g = NULL;
-    int rc = source_open(path, &g, e);
-    if (rc < 0) {
-        return rc;
-    }
+    struct source_files f = {.form = NULL};
+    RETERR(source_files_open(path, -1, &f, e));
+    int rc = strcmp(source_format(&f), "onnx") == 0
+                 ? open_found(&f, root, &g, e)
+                 : source_open_files(&f, &g, e);
+    source_files_close(&f);
     struct source_job j = {g, root};
-    rc = gguf_guard(describe_source, &j, e);
+    rc = rc < 0 ? rc : gguf_guard(describe_source, &j, e);
     gguf_close(g);
     return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
@@ -393,12 +412,12 @@ static void put_text(const struct json *j, int depth, struct buf *b)
     }
 }
 
-static int print(struct json *root, bool as_json, struct err *e)
+static int print(struct json *root, bool as_json, bool sound, struct err *e)
 {
     struct buf b;
     int rc = 0;
     buf_init(&b, OUTPUT_MAX);
-    json_add_bool(root, "sound", true);
+    json_add_bool(root, "sound", sound);
     if (as_json) {
         json_write(root, true, &b);
         buf_puts(&b, "\n");
@@ -441,7 +460,11 @@ int cli_inspect(int argc, char **argv)
     struct json *root = json_object();
     int rc = inspect(argv[optind], root, &e);
     if (rc == 0) {
-        rc = print(root, as_json, &e);
+        rc = print(root, as_json, true, &e);
+    } else if (json_get(root, "graph") != NULL) {
+        struct err first = e; /* an error of the output is the lesser one */
+        (void)print(root, as_json, false, &e);
+        e = first;
     }
     json_free(root);
     return rc < 0 ? err_print(&e) : EXIT_SUCCESS;

@@ -16,6 +16,7 @@
 
 /* A form whose files stand in one folder. */
 struct source_form {
+    const char *format; /* as gguf_format */
     const char *suffix; /* of a file that is named by itself */
     bool (*marks)(const char *name); /* a file that makes a folder of it */
     bool (*wants)(const char *name); /* a file that is opened */
@@ -25,8 +26,8 @@ struct source_form {
 
 /* Where a folder is of two forms, the first one is taken. */
 static const struct source_form forms[] = {
-    {".safetensors", hf_marks, hf_wants, hf_open},
-    {".onnx", onnx_marks, onnx_wants, onnx_open_files},
+    {"safetensors", ".safetensors", hf_marks, hf_wants, hf_open},
+    {"onnx", ".onnx", onnx_marks, onnx_wants, onnx_open_files},
 };
 
 static bool ends(const char *s, const char *suffix)
@@ -265,6 +266,11 @@ int source_open_files(const struct source_files *f, struct gguf **ret,
 {
     return f->form != NULL ? f->form->open(f, ret, e)
                            : gguf_open_parts(&f->parts, ret, e);
+}
+
+const char *source_format(const struct source_files *f)
+{
+    return f->form != NULL ? f->form->format : "gguf";
 }
 
 int source_open(const char *path, struct gguf **ret, struct err *e)

@@ -39,6 +39,8 @@ void source_files_close(struct source_files *f); /* zeroed is fine */
  * converted, by name). */
 CHECKED int source_open_files(const struct source_files *f, struct gguf **ret,
                               struct err *e);
+/* "gguf", "safetensors", "onnx". */
+const char *source_format(const struct source_files *f);
 /* Both. An error begins with the path. */
 CHECKED int source_open(const char *path, struct gguf **ret, struct err *e);
 
