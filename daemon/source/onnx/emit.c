@@ -85,11 +85,11 @@ static bool plain_type(const struct onnx_rows *r, uint32_t *ret)
                r->rows * r->cols * (r->q.type == ONNX_FLOAT ? 4 : 2);
 }
 
-/* n matrices of one width, their rows one after another. */
+/* n parts of one width, their rows one after another. */
 static int add(struct onnx_making *k, const char *name,
-               const struct onnx_rows *const *of, size_t n, struct err *e)
+               const struct onnx_part *of, size_t n, struct err *e)
 {
-    uint64_t dims[2] = {of[0]->cols, 0};
+    uint64_t dims[2] = {of[0].m.cols, 0};
     uint64_t bytes = 0;
     uint32_t type = 0;
     struct onnx_stack *s = made_alloc(k->m, sizeof(*s));
@@ -98,44 +98,116 @@ static int add(struct onnx_making *k, const char *name,
     }
     s->n = n;
     for (size_t i = 0; i < n; i++) {
-        s->of[i] = *of[i];
-        RETERR(keep_rows(k, &s->of[i], e));
-        dims[1] += of[i]->rows;
-        bytes += of[i]->bytes;
+        s->of[i] = of[i];
+        RETERR(keep_rows(k, &s->of[i].m, e));
+        dims[1] += of[i].rows;
+        bytes += of[i].m.bytes / of[i].m.rows * of[i].rows;
     }
+    const struct onnx_part *p = &s->of[0];
+    bool whole = n == 1 && p->head == 0 && p->rows == p->m.rows;
     uint32_t n_dims = dims[1] == 1 ? 1 : 2;
-    return n == 1 && plain_type(&s->of[0], &type)
-               ? made_tensor(k->m, name, n_dims, dims, type, s->of[0].q.p,
-                             s->of[0].q.bytes, e)
-               : made_tensor_fn(k->m, name, n_dims, dims, s->of[0].form,
+    return whole && plain_type(&p->m, &type)
+               ? made_tensor(k->m, name, n_dims, dims, type, p->m.q.p,
+                             p->m.q.bytes, e)
+               : made_tensor_fn(k->m, name, n_dims, dims, p->m.form,
                                 onnx_stack_rows, s, bytes, e);
 }
 
 static int add_one(struct onnx_making *k, const char *name,
                    const struct onnx_rows *r, struct err *e)
 {
-    return add(k, name, &r, 1, e);
+    const struct onnx_part p = {.m = *r, .rows = r->rows};
+    return add(k, name, &p, 1, e);
 }
+
+/* --- q, k and v where rotations turn pairs --- */
+
+/* Elements [first, first + n) of a vector, turned into columns of one row each
+ * and back, so that the order of heads is the same code. */
+static int add_bias(struct onnx_making *k, const char *name,
+                    const struct onnx_part *p, struct err *e)
+{
+    struct onnx_stack s = {.n = 1, .of = {*p}};
+    float *v = made_alloc(k->m, (size_t)p->rows * sizeof(*v));
+    if (v == NULL) {
+        return err_set(e, ERR_NOMEM, "%s", name);
+    }
+    s.of[0].m.rows = p->m.cols; /* (1, n) read as (n, 1) */
+    s.of[0].m.cols = s.of[0].m.col_block = 1;
+    s.of[0].m.q.row_step = 1;
+    onnx_stack_rows(&s, 0, p->rows, v);
+    return made_tensor(k->m, name, 1, &p->rows, GGML_F32, (const uint8_t *)v,
+                       p->rows * sizeof(*v), e);
+}
+
+/* The rows of q (0), k (1) or v (2), of their own matrix or of all three. */
+static bool part_of(const struct onnx_layer *y, size_t which, bool bias,
+                    struct onnx_part *ret)
+{
+    const struct onnx_rows *all =
+        &y->slots[bias ? ONNX_S_QKV_BIAS : ONNX_S_QKV];
+    const struct onnx_rows *own =
+        &y->slots[(bias ? ONNX_S_Q_BIAS : ONNX_S_Q) + which];
+    uint64_t q = (uint64_t)y->n_heads * y->d_head;
+    uint64_t kv = (uint64_t)y->n_kv * y->d_head;
+    *ret = (struct onnx_part){
+        .m = all->rows > 0 ? *all : *own,
+        .first = all->rows == 0 || which == 0 ? 0
+                 : which == 1                 ? q
+                                              : q + kv,
+        .rows = which == 0 ? q : kv,
+        .head = which < 2 ? y->d_head : 0};
+    return ret->m.rows > 0;
+}
+
+static int add_pairs(struct onnx_making *k, uint32_t l, struct err *e)
+{
+    char name[64];
+    struct onnx_part p;
+    for (size_t i = 0; i < 3; i++) {
+        (void)snprintf(name, sizeof(name), "blk.%u.attn_%c.weight", l,
+                       "qkv"[i]);
+        if (part_of(&k->d->layers[l], i, false, &p)) {
+            RETERR(add(k, name, &p, 1, e));
+        }
+        (void)snprintf(name, sizeof(name), "blk.%u.attn_%c.bias", l, "qkv"[i]);
+        if (part_of(&k->d->layers[l], i, true, &p)) {
+            RETERR(add_bias(k, name, &p, e));
+        }
+    }
+    return 0;
+}
+
+static bool is_qkv(enum onnx_slot s)
+{
+    return s == ONNX_S_QKV || s == ONNX_S_QKV_BIAS ||
+           (s >= ONNX_S_Q && s <= ONNX_S_V) ||
+           (s >= ONNX_S_Q_BIAS && s <= ONNX_S_V_BIAS);
+}
+
+/* --- layers --- */
 
 static int add_layer(struct onnx_making *k, uint32_t l, struct err *e)
 {
     const struct onnx_layer *y = &k->d->layers[l];
     bool fused = strcmp(k->arch, "phi3") == 0; /* its `up` is [gate; up] */
+    bool pairs = strcmp(k->arch, "llama") == 0;
     char name[64];
     for (size_t i = 0; i < countof(names); i++) {
         enum onnx_slot s = names[i].slot;
-        const struct onnx_rows *of[2] = {&y->slots[s], NULL};
-        if (of[0]->rows == 0 || (fused && s == ONNX_S_GATE)) {
+        const struct onnx_rows *r = &y->slots[s];
+        const struct onnx_rows *gate = &y->slots[ONNX_S_GATE];
+        const struct onnx_part both[2] = {{.m = *gate, .rows = gate->rows},
+                                          {.m = *r, .rows = r->rows}};
+        if (r->rows == 0 || (fused && s == ONNX_S_GATE) ||
+            (pairs && is_qkv(s))) {
             continue;
         }
         (void)snprintf(name, sizeof(name), "blk.%u.%s", l, names[i].tail);
-        if (fused && s == ONNX_S_UP) {
-            of[0] = &y->slots[ONNX_S_GATE];
-            of[1] = &y->slots[ONNX_S_UP];
-        }
-        RETERR(add(k, name, of, of[1] != NULL ? 2 : 1, e));
+        RETERR(fused && s == ONNX_S_UP ? add(k, name, both, 2, e)
+                                       : add_one(k, name, r, e));
     }
-    return 0;
+    return pairs ? add_pairs(k, l, e) : 0;
 }
 
 /* Divisors of frequencies as a tensor. */

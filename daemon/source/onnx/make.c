@@ -89,10 +89,7 @@ static int put_rope(struct onnx_making *k, struct err *e)
         RETERR(put_u32(k, "attention.sliding_window_pattern", k->local_every,
                        e));
     }
-    /* GGUF has this family's q and k rows as pairs; a graph has not */
-    return strcmp(k->arch, "llama") == 0
-               ? made_bool(k->m, "aned.rope.neox", true, e)
-               : 0;
+    return 0;
 }
 
 static int put_rest(struct onnx_making *k, struct err *e)

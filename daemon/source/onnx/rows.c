@@ -150,18 +150,32 @@ static void decode(const struct onnx_rows *m, uint64_t row, uint64_t n,
     }
 }
 
+static void part_rows(const struct onnx_part *p, uint64_t row, uint64_t n,
+                      float *out)
+{
+    if (p->head == 0) {
+        decode(&p->m, p->first + row, n, out);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t in = (row + i) % p->head;
+        uint64_t from = row + i - in + in % 2 * (p->head / 2) + in / 2;
+        decode(&p->m, p->first + from, 1, out + i * p->m.cols);
+    }
+}
+
 void onnx_stack_rows(const void *ctx, uint64_t row, uint64_t n, float *out)
 {
     const struct onnx_stack *s = ctx;
     for (size_t i = 0; i < s->n && n > 0; i++) {
-        const struct onnx_rows *m = &s->of[i];
-        if (row >= m->rows) {
-            row -= m->rows;
+        const struct onnx_part *p = &s->of[i];
+        if (row >= p->rows) {
+            row -= p->rows;
             continue;
         }
-        uint64_t here = m->rows - row < n ? m->rows - row : n;
-        decode(m, row, here, out);
-        out += here * m->cols;
+        uint64_t here = p->rows - row < n ? p->rows - row : n;
+        part_rows(p, row, here, out);
+        out += here * p->m.cols;
         n -= here;
         row = 0;
     }

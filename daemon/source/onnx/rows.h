@@ -29,11 +29,19 @@ struct onnx_rows {
     const char *form;                 /* "MatMulNBits 4 bits"; lives on */
 };
 
-/* Several matrices of one width, their rows one after another. */
+/* Some rows of a matrix, in their order, or with those of each head as GGUF has
+ * them where rotations turn pairs: row 2i + s is row s * head / 2 + i. */
+struct onnx_part {
+    struct onnx_rows m;
+    uint64_t first, rows;
+    uint64_t head; /* rows of a head; 0: in their order */
+};
+
+/* Several parts of one width, their rows one after another. */
 #define ONNX_STACK_MAX 3u
 struct onnx_stack {
     size_t n;
-    struct onnx_rows of[ONNX_STACK_MAX];
+    struct onnx_part of[ONNX_STACK_MAX];
 };
 
 /* made_rows_fn; ctx is a struct onnx_stack. */
