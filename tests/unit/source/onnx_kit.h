@@ -315,7 +315,7 @@ static inline Ox__Node *kit_find(const struct kit *k, const char *name)
             return k->g->node[i];
         }
     }
-    must(!"no such node");
+    must(false); /* no such node */
     return NULL;
 }
 static inline Ox__Tensor *kit_weight(const struct kit *k, const char *name)
@@ -327,6 +327,6 @@ static inline Ox__Tensor *kit_weight(const struct kit *k, const char *name)
             return t;
         }
     }
-    must(!"no such initialiser");
+    must(false); /* no such initialiser */
     return NULL;
 }
