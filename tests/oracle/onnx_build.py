@@ -277,7 +277,7 @@ class Bundle:
 
 def config(form, b):
     o = b.o
-    rope = {"rope_theta": 1e4, "rope_type": "default"}
+    rope = {"rope_theta": 1e4, "rope_type": "llama3" if o.get("factors") else "default"}
     c = {"model_type": o.get("type", "llama"), "hidden_size": D, "intermediate_size": FF, "num_hidden_layers": b.layers,
          "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HEAD, "vocab_size": VOCAB,
          "max_position_embeddings": CONTEXT, "rms_norm_eps": EPS, "eos_token_id": 258, "bos_token_id": 257}

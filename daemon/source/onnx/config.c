@@ -52,8 +52,12 @@ static int read_rope(const struct json *j, struct onnx_config *c,
     const struct json *full = json_get(j, "full_attention");
     if (json_type(local) == JSON_OBJECT && json_type(full) == JSON_OBJECT) {
         RETERR(number(local, "rope_theta", &c->local_theta, e));
-        return number(full, "rope_theta", &c->theta, e);
+        return read_rope(full, c, e);
     }
+    const char *type = NULL;
+    RETERR(json_want_str(j, "type", false, &type, e));
+    RETERR(json_want_str(j, "rope_type", false, &type, e));
+    c->scaled = c->scaled || (type != NULL && strcmp(type, "default") != 0);
     RETERR(number(j, "rope_theta", &c->theta, e));
     RETERR(number(j, "alpha", &c->alpha, e));
     RETERR(number(j, "partial_rotary_factor", &c->partial, e));

@@ -14,6 +14,7 @@ struct onnx_config {
     int64_t layers, d_model, heads, kv, d_head, d_ff, vocab; /* 0: unsaid */
     int64_t context;
     double eps, theta, alpha, local_theta, partial;
+    bool scaled; /* it names a rotation that is not the plain one */
     size_t n_short, n_long;
     double shorts[ONNX_FACTORS_MAX], longs[ONNX_FACTORS_MAX];
 };

@@ -210,6 +210,7 @@ static int read_rope(struct onnx_making *k, uint32_t which, double base,
 {
     struct onnx_rope_hint h = {.base = base};
     if (hints) {
+        h.scaled = k->c->scaled;
         h.n_short = k->c->n_short;
         h.shorts = k->c->shorts;
         h.n_long = k->c->n_long;

@@ -213,23 +213,29 @@ static int settle(const struct table *x, const struct onnx_tensor *cos,
 }
 
 /* Divisors of one pair of tables, checked number by number. */
-static int read_pair(struct onnx *m, const struct onnx_tensor *cos,
-                     const struct onnx_tensor *sin, const double *hint,
-                     size_t n_hint, struct onnx_rope *r, float **ret_factors,
-                     struct err *e)
+static int read_pair(struct onnx *m, const struct onnx_tensor *const pair[2],
+                     const struct onnx_rope_hint *h, bool is_long,
+                     struct onnx_rope *r, float **ret_factors, struct err *e)
 {
+    const struct onnx_tensor *cos = pair[0];
+    size_t n_hint = is_long ? h->n_long : h->n_short;
     struct table x;
     double *f = NULL;
     bool plain = false;
     bool even = false;
-    RETERR(open_table(m, cos, sin, &x, e));
+    RETERR(open_table(m, cos, pair[1], &x, e));
     r->base = r->base > 0 ? r->base : (float)fit_base(&x);
     if (!(r->base >= 1)) {
         return no_rotation(cos, "no base fits, and no config.json says one", e);
     }
     RETERR(divisors(m, &x, (double)r->base, &f, &plain, &even, e));
+    if (!plain && !h->scaled && h->base > 0) {
+        return no_rotation(cos, "the configuration says another base, and "
+                                "nothing of divided frequencies",
+                           e);
+    }
     if (n_hint > 0) {
-        RETERR(settle(&x, cos, f, hint, n_hint, e));
+        RETERR(settle(&x, cos, f, is_long ? h->longs : h->shorts, n_hint, e));
         plain = even = false;
     }
     float *out = arena_array(&m->arena, x.half, sizeof(*out));
@@ -253,20 +259,23 @@ int onnx_rope_read(struct onnx *m, const struct onnx_rotation *r,
                    const struct onnx_rope_hint *hint, struct onnx_rope *ret,
                    struct err *e)
 {
+    const struct onnx_tensor *const first[2] = {r->cos, r->sin};
+    const struct onnx_tensor *const later[2] = {r->cos_long, r->sin_long};
+    struct onnx_rope_hint h = *hint;
     bool two = r->cos_long != NULL;
     *ret = (struct onnx_rope){.dim = (uint32_t)(2 * r->cos->dims[1]),
                               .base = (float)hint->base,
                               .original = r->original,
                               .positions = r->cos->dims[0]};
-    RETERR(read_pair(m, r->cos, r->sin, hint->shorts, two ? hint->n_short : 0,
-                     ret, &ret->shorts, e));
+    h.n_short = two ? h.n_short : 0;
+    h.scaled = h.scaled || two;
+    RETERR(read_pair(m, first, &h, false, ret, &ret->shorts, e));
     if (!two) {
         return 0;
     }
     float magnitude = ret->magnitude;
     float factor = ret->factor;
-    RETERR(read_pair(m, r->cos_long, r->sin_long, hint->longs, hint->n_long,
-                     ret, &ret->longs, e));
+    RETERR(read_pair(m, later, &h, true, ret, &ret->longs, e));
     ret->positions = r->cos_long->dims[0];
     if (fabsf(ret->magnitude - magnitude) > 1e-5f || factor != 1 ||
         ret->factor != 1 || ret->shorts == NULL || ret->longs == NULL) {

@@ -7,6 +7,7 @@
 /* What a model's configuration says of it. */
 struct onnx_rope_hint {
     double base;     /* 0: it does not say */
+    bool scaled;     /* frequencies may be divided */
     size_t n_short;  /* divisors; 0: none */
     const double *shorts;
     size_t n_long;
