@@ -45,6 +45,10 @@ class Bundle:
         x = self.rng.standard_normal(shape) * (scale if scale is not None else shape[-1] ** -0.5)
         return x.astype(self.dtype)
 
+    def weight(self, name, *shape, scale=None):
+        """Of a product or a table, by name: here random."""
+        return self.random(*shape, scale=scale)
+
     def gamma(self, name, n):
         return self.init(name, (1 + 0.3 * self.rng.standard_normal(n)).astype(self.dtype))
 
@@ -86,7 +90,7 @@ class Bundle:
         return ins
 
     def linear(self, name, x, n, k, bias=False, w=None):
-        w = self.random(n, k) if w is None else w
+        w = self.weight(name, n, k) if w is None else w
         form, out = self.o.get("weights", "plain"), f"{name}.out"
         if form.startswith("nbits"):
             bits = int(form[5:])
@@ -183,7 +187,7 @@ class Bundle:
         return out, total
 
     def embedding(self):
-        w, form = self.random(VOCAB, D, scale=0.5), self.o.get("embed", "plain")
+        w, form = self.weight("embed", VOCAB, D, scale=0.5), self.o.get("embed", "plain")
         if self.o.get("shared8"):
             ins = self.nbits("lm_head", w, 8)
             self.op("Reshape", [ins[0], self.ints("table", VOCAB, D)], "table8")
@@ -231,7 +235,7 @@ class Bundle:
         elif self.o.get("weights") == "qdq":
             x = self.linear("lm_head", x, VOCAB, D)
         else:
-            x = self.op("MatMul", [x, self.init("lm_head", self.random(VOCAB, D).T)], "raw")
+            x = self.op("MatMul", [x, self.init("lm_head", self.weight("lm_head", VOCAB, D).T)], "raw")
         if self.o.get("caps"):
             cap = self.init("cap", np.array(15, self.dtype))
             self.op("Div", [x, cap], "divided")
@@ -244,7 +248,8 @@ class Bundle:
     def build(self):
         o = self.o
         factors = np.linspace(1, 8, HEAD // 2).astype(np.float32) if o.get("factors") else None
-        plain = self.tables("global", 1e6 if o.get("gemma") and o.get("qk_norm") else 1e4, factors)
+        base = o.get("base", 1e6 if o.get("gemma") and o.get("qk_norm") else 1e4)
+        plain = self.tables("global", base, factors)
         local = self.tables("local", 1e4) if o.get("period") and o.get("qk_norm") else plain
         self.lengths()
         stream = self.embedding()
@@ -320,14 +325,18 @@ def expected(folder, b):
              top2_gap=top[:, -1] - top[:, -2])
 
 
+def save(model, folder):
+    onnx.save_model(model, str(folder / "model.onnx"), save_as_external_data=True, location="model.onnx.data",
+                    size_threshold=256)
+
+
 def main(form, folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     b = Bundle(form, FORMS[form])
     b.build()
     model = b.model()
-    onnx.save_model(model, str(folder / "model.onnx"), save_as_external_data=True, location="model.onnx.data",
-                    size_threshold=256)
+    save(model, folder)
     (folder / "config.json").write_text(json.dumps(config(form, b), indent=1))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<bos>", "eos_token": "<eos>",

@@ -16,6 +16,7 @@ import onnx_forms
 from decoder import cosine, kl
 from oracle_tools import TOP, convert, logits, run
 from test_families import CLEAR, COSINE, LARGEST, MEAN_KL, faults
+from test_safetensors import same_bundle
 
 BUNDLES = ["qwen3-a", "hunyuan-a", "phi3-a", "lfm2-a"]
 REFUSED = {  # folder or file: error, and what its text must say
@@ -103,6 +104,18 @@ def test_form(aned, onnx_python, tmp_path, form):
     print(f"{form}: largest {100 * off:.2f} %, cosine {cosine(want, got).min():.6f}")
     assert off <= LARGEST and cosine(want, got).min() >= COSINE and kl(want, got).mean() <= MEAN_KL
     assert not ((got.argmax(-1) != z["argmax"]) & (z["top2_gap"] > CLEAR)).any()
+
+
+@pytest.mark.parametrize("family", ["qwen3", "mistral"])
+def test_same_from_every_form(aned, shared, onnx_python, tmp_path, family):
+    """One model as GGUF, safetensors and ONNX: one bundle, byte by byte."""
+    folder = shared / "data" / "families" / family / "a"
+    if not (folder / "model.safetensors").exists():
+        pytest.skip(f"{folder} is not there")
+    script(onnx_python, "onnx_export.py", folder, tmp_path / "onnx")
+    for source, place in ((folder / "model.gguf", "one"), (folder, "two")):
+        (tmp_path / place).mkdir()
+        same_bundle(aned, source, tmp_path / "onnx", tmp_path / place)
 
 
 @pytest.mark.parametrize("name", BUNDLES)
