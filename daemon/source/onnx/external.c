@@ -156,3 +156,49 @@ int onnx_external(struct onnx *m, const struct onnx_files *files,
                            : (const uint8_t *)"";
     return 0;
 }
+
+/* --- all of them together --- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct onnx_tensor *x = *(const struct onnx_tensor *const *)a;
+    const struct onnx_tensor *y = *(const struct onnx_tensor *const *)b;
+    int c = strcmp(x->location, y->location);
+    if (c != 0) {
+        return c;
+    }
+    if (x->offset != y->offset) {
+        return x->offset < y->offset ? -1 : 1;
+    }
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+int onnx_check_overlap(struct onnx *m, struct err *e)
+{
+    const struct onnx_graph *g = &m->graph;
+    const struct onnx_tensor **list =
+        arena_array(&m->arena, g->n_inits + 1, sizeof(const void *));
+    size_t n = 0;
+    if (list == NULL) {
+        return err_set(e, ERR_TOO_BIG, "the graph needs too much memory");
+    }
+    for (size_t i = 0; i < g->n_inits; i++) {
+        if (g->inits[i].location != NULL && g->inits[i].bytes > 0) {
+            list[n++] = &g->inits[i];
+        }
+    }
+    qsort(list, n, sizeof(*list), by_place);
+    for (size_t i = 1; i < n; i++) {
+        const struct onnx_tensor *a = list[i - 1];
+        const struct onnx_tensor *b = list[i];
+        bool same = a->offset == b->offset && a->bytes == b->bytes;
+        if (strcmp(a->location, b->location) == 0 && !same &&
+            b->offset - a->offset < a->bytes) {
+            return err_set(e, ERR_ONNX_DATA,
+                           "tensors '%.80s' and '%.80s' share some of their "
+                           "bytes, not all",
+                           a->name, b->name);
+        }
+    }
+    return 0;
+}

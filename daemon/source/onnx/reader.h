@@ -8,6 +8,10 @@
 CHECKED int onnx_external(struct onnx *m, const struct onnx_files *files,
                           const Ox__Tensor *in, struct onnx_tensor *t,
                           struct err *e);
+/* Shared weights are one range that two names have. Ranges that overlap
+ * otherwise come from no exporter: a file that is damaged or meant to harm. Errors:
+ * ONNX_DATA. */
+CHECKED int onnx_check_overlap(struct onnx *m, struct err *e);
 /* tensor.c */
 CHECKED int onnx_tensor_read(struct onnx *m, const struct onnx_files *files,
                              const Ox__Tensor *in,
