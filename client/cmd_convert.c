@@ -181,7 +181,7 @@ static int run(struct client *c, const struct args *a)
         (void)fprintf(stderr, "usage: --%s\n", e.msg);
         return EXIT_USAGE;
     }
-    if (submit_path(a->pos[0], &path, &e) < 0) {
+    if (submit_source(a->pos[0], &path, &e) < 0) {
         return ask_fail(c, &e);
     }
     struct json *body = request(a, path, &tiers);
@@ -196,12 +196,15 @@ static int run(struct client *c, const struct args *a)
 const struct command cmd_convert = {
     .name = "convert",
     .args = "FILE",
-    .summary = "make a model of a GGUF file",
-    .about = "The daemon does it, in a queue, one file at a time; the file is\n"
-             "only read. Ctrl-C leaves the job running.\n",
+    .summary = "make a model of a GGUF file or a folder of safetensors",
+    .about = "FILE is a GGUF, any part of a split one, a folder with config.json\n"
+             "and *.safetensors, or one such file. The daemon does it, in a\n"
+             "queue, one model at a time; files are only read. Ctrl-C leaves\n"
+             "the job running.\n",
     .examples =
         "  anectl convert gemma-3-270m.gguf\n"
         "  anectl convert m.gguf --name gemma --quant fp16 --context 2048\n"
+        "  anectl convert Qwen3-0.6B/\n"
         "  anectl convert m.gguf --context 8192,2048\n"
         "  anectl convert large.gguf --priority low --no-wait\n"
         "  id=$(anectl convert m.gguf --no-wait); anectl job $id --follow\n",

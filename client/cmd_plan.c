@@ -80,7 +80,7 @@ static int run(struct client *c, const struct args *a)
 const struct command cmd_plan = {
     .name = "plan",
     .args = "FILE",
-    .summary = "how a GGUF file would be divided, and how fast it would be",
+    .summary = "how a model would be divided, and how fast it would be",
     .about = "What `aned plan` prints: programs, sizes, the time of a step as\n"
              "public figures of a chip predict it, and why. No daemon is\n"
              "needed, and nothing is written.\n",

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "client/follow.h"
+#include "proto/limits.h"
 
 int submit_path(const char *file, char **ret, struct err *e)
 {
@@ -21,6 +23,34 @@ int submit_path(const char *file, char **ret, struct err *e)
     }
     *ret = path;
     return 0;
+}
+
+/* The name of a file says what form a model has, so a link to one is not
+ * followed here: only the folder that it stands in is resolved. */
+int submit_source(const char *file, char **ret, struct err *e)
+{
+    char parent[PATH_BYTES_MAX];
+    char path[PATH_BYTES_MAX];
+    struct stat st;
+    const char *slash = strrchr(file, '/');
+    if (stat(file, &st) < 0 || S_ISDIR(st.st_mode)) {
+        *ret = realpath(file, NULL);
+        return *ret != NULL ? 0
+                            : err_set(e, ERR_NOT_FOUND, "%s: %s", file,
+                                      strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return err_set(e, ERR_NOT_FOUND, "%s is not a regular file", file);
+    }
+    file_parent(file, parent, sizeof(parent));
+    char *full = realpath(parent, NULL);
+    bool fits = full != NULL && file_join(path, sizeof(path), full,
+                                          slash != NULL ? slash + 1 : file);
+    free(full);
+    *ret = fits ? strdup(path) : NULL;
+    return *ret != NULL ? 0
+                        : err_set(e, ERR_INVALID, "%s: the path is too long",
+                                  file);
 }
 
 void submit_strings(struct json *body, const struct args *a,

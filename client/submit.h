@@ -48,6 +48,8 @@ void submit_accepted(struct json *body, const struct opt_value *v);
  * regular file; *ret is the caller's. An error here can name the path as the
  * user wrote it. Errors: NOT_FOUND, IO. */
 CHECKED int submit_path(const char *file, char **ret, struct err *e);
+/* The same of a model: a file by its own name, or a folder. */
+CHECKED int submit_source(const char *file, char **ret, struct err *e);
 /* POST body, which is used up, as a job; id and name (NULL is fine) are those
  * of the job and of its model. Prints the id where no_wait. EXIT_SUCCESS, or
  * the exit code of an error that was printed. */

@@ -45,10 +45,12 @@ static int check_twice(const cJSON *c, struct err *e)
 {
     int rc = 0;
     size_t n = 0;
-    const char **keys = malloc(JSON_MEMBERS_MAX * sizeof(*keys));
-    must(keys != NULL);
-    for (const cJSON *m = c->child; m != NULL && n < JSON_MEMBERS_MAX;
-         m = m->next) {
+    size_t most = json_count(cwrap(c));
+    const char **keys = calloc(most + 1, sizeof(*keys));
+    if (keys == NULL) {
+        return err_set(e, ERR_NOMEM, "an object of %zu members", most);
+    }
+    for (const cJSON *m = c->child; m != NULL; m = m->next) {
         keys[n++] = m->string;
     }
     qsort(keys, n, sizeof(*keys), by_text);
@@ -75,18 +77,24 @@ static int check_keys(const cJSON *c, struct err *e)
     return 0;
 }
 
-int json_check(const char *p, size_t n, struct err *e)
+static int check(const char *p, size_t n, size_t members, struct err *e)
 {
     const char *why = NULL;
     size_t at = 0;
-    return json_scan(p, n, &why, &at)
+    return json_scan(p, n, members, &why, &at)
                ? 0
                : err_set(e, ERR_JSON, "%s at byte %zu", why, at);
 }
 
-int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
+int json_check(const char *p, size_t n, struct err *e)
 {
-    RETERR(json_check(p, n, e));
+    return check(p, n, JSON_MEMBERS_MAX, e);
+}
+
+static int parse(const char *p, size_t n, size_t members, struct json **ret,
+                 struct err *e)
+{
+    RETERR(check(p, n, members, e));
     cJSON *c = cJSON_ParseWithLength(p, n);
     if (c == NULL) {
         return err_set(e, ERR_NOMEM, "JSON of %zu bytes", n);
@@ -98,6 +106,16 @@ int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
     }
     *ret = wrap(c);
     return 0;
+}
+
+int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
+{
+    return parse(p, n, JSON_MEMBERS_MAX, ret, e);
+}
+
+int json_parse_big(const char *p, size_t n, struct json **ret, struct err *e)
+{
+    return parse(p, n, JSON_MEMBERS_BIG, ret, e);
 }
 
 void json_free(struct json *j)

@@ -18,6 +18,10 @@ struct json; /* a node; the root owns the tree */
  * JSON, NOMEM. The message has the byte offset. */
 CHECKED int json_parse(const char *p, size_t n, struct json **ret,
                        struct err *e);
+/* The same of a file with objects of up to JSON_MEMBERS_BIG members. It takes
+ * many times its size: for processes that have a limit of memory. */
+CHECKED int json_parse_big(const char *p, size_t n, struct json **ret,
+                           struct err *e);
 /* Only look whether json_parse would take p[0..n), but for keys that stand
  * twice. */
 CHECKED int json_check(const char *p, size_t n, struct err *e);

@@ -4,5 +4,7 @@
 #include "base/base.h"
 
 /* Whether p[0..n) is one JSON value by the rules of json.h, except for those on
- * duplicate keys. If not, *ret_why says what is wrong at byte *ret_at. */
-bool json_scan(const char *p, size_t n, const char **ret_why, size_t *ret_at);
+ * duplicate keys; an object has at most so many members. If not, *ret_why says
+ * what is wrong at byte *ret_at. */
+bool json_scan(const char *p, size_t n, size_t members, const char **ret_why,
+               size_t *ret_at);

@@ -12,6 +12,7 @@ struct scan {
     const char *p;
     size_t n;
     size_t at;
+    size_t members;  /* of an object, at most */
     const char *why; /* first fault */
 };
 
@@ -193,7 +194,7 @@ static bool scan_members(struct scan *s, int depth, bool object)
             if (peek(s) != '"') {
                 return bad(s, "a key is expected");
             }
-            if (++count > JSON_MEMBERS_MAX) {
+            if (++count > s->members) {
                 return bad(s, "too many members");
             }
             if (!scan_string(s)) {
@@ -243,9 +244,10 @@ static bool scan_value(struct scan *s, int depth)
     }
 }
 
-bool json_scan(const char *p, size_t n, const char **ret_why, size_t *ret_at)
+bool json_scan(const char *p, size_t n, size_t members, const char **ret_why,
+               size_t *ret_at)
 {
-    struct scan s = {.p = p, .n = n};
+    struct scan s = {.p = p, .n = n, .members = members};
     bool ok = scan_value(&s, 0);
     if (ok) {
         spaces(&s);

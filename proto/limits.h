@@ -19,6 +19,31 @@
 #define GGUF_ALIGNMENT_MAX 65536u
 #define GGUF_PARTS_MAX     128u /* of a split model; a worker holds two descriptors of each */
 
+/* --- other forms of source --- */
+#define SAFETENSORS_HEADER_MAX MIB(16) /* 65536 tensors of 150 bytes are 10 MB */
+#define SAFETENSORS_DIMS_MAX   8u      /* shapes that are only passed over */
+#define HF_CONFIG_MAX    MIB(1)  /* config.json; 2 KB are usual */
+#define HF_INDEX_MAX     MIB(16) /* model.safetensors.index.json: as the headers */
+#define HF_TOKENIZER_MAX MIB(64) /* tokenizer.json: 33 MB with 262,144 tokens */
+#define SOURCE_NAME_MAX  255u    /* bytes of a file's name in a model's folder */
+/* --- ONNX: the file of the graph; its weights usually lie in others --- */
+#define ONNX_MODEL_BYTES_MAX MIB(512) /* protobuf's own is 2 GiB, and weights
+                                         in it are copied to memory */
+#define ONNX_MEMORY_BASE     MIB(64)  /* of messages; beside it */
+#define ONNX_MEMORY_FACTOR   4u       /* bytes of memory a byte of the file */
+#define ONNX_NODES_MAX       (1u << 17) /* 512 layers of 40 have 20,000 */
+#define ONNX_VALUES_MAX      (1u << 19)
+#define ONNX_NEST_MAX        4u    /* graphs inside graphs; exporters write 1 */
+#define ONNX_ARGS_MAX        64u   /* inputs, outputs or attributes of a node */
+#define ONNX_LIST_MAX        4096u /* numbers in an attribute */
+#define ONNX_DIMS_MAX        8u
+#define ONNX_NAME_MAX        512u  /* bytes; exporters write paths as names */
+#define ONNX_PATH_MAX        512u  /* bytes of an external file's path */
+#define ONNX_FILES_MAX       96u   /* external ones of a model */
+#define ONNX_OPSETS_MAX      64u
+#define ONNX_CACHE_MAX       (1u << 22) /* positions in a table of rotations */
+#define ONNX_SHOWN_MAX       64u   /* nodes that were not understood */
+
 /* --- Core ML packages --- */
 #define MIL_RANK_MAX         8u /* the runtime's own is 5; readers see 6 */
 #define MIL_OPS_MAX          (1u << 18)
@@ -152,6 +177,7 @@
 /* --- JSON (cJSON takes up to 40 times the memory of its input) --- */
 #define JSON_DEPTH_MAX   32
 #define JSON_MEMBERS_MAX 4096 /* per object: logit_bias has many */
+#define JSON_MEMBERS_BIG (1u << 20) /* of a file in a sandbox: a vocabulary */
 
 /* --- frames between serve and its children --- */
 #define FRAME_WORKER_MAX KIB(64) /* convert worker: progress and JSON */

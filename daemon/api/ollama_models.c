@@ -286,7 +286,7 @@ void api_ollama_create(struct http_req *r, const struct http_args *a)
 {
     (void)a;
     api_fail(r, ERR_UNSUPPORTED, NULL,
-             "create: aned converts GGUF files; `anectl convert FILE` or POST "
+             "create: aned converts files of its own machine; `anectl convert FILE` or POST "
              "/aned/v1/jobs makes a model");
 }
 

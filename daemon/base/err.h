@@ -108,6 +108,16 @@ enum {
        "the vocabulary is not sound")                                        \
     XX(GGUF_SPLIT, -20113, 400, 65, "gguf.split",                            \
        "the parts of a split model do not belong together")                  \
+    XX(SAFETENSORS, -20114, 400, 65, "safetensors.invalid",                  \
+       "the safetensors file is not sound")                                  \
+    XX(MODEL_CONFIG, -20115, 400, 65, "source.config",                       \
+       "a file beside the weights says what aned does not understand")       \
+    XX(ONNX, -20130, 400, 65, "onnx.invalid",                                \
+       "not an ONNX model, or one that is not sound")                        \
+    XX(ONNX_DATA, -20131, 400, 65, "onnx.external_data",                     \
+       "external data of an ONNX model is not acceptable")                   \
+    XX(ONNX_GRAPH, -20132, 400, 65, "onnx.not_understood",                   \
+       "an ONNX graph that is no decoder aned knows")                        \
     /* mil/: Core ML packages */                                             \
     XX(PKG_MANIFEST, -20200, 400, 65, "package.manifest",                    \
        "Manifest.json is not acceptable")                                    \

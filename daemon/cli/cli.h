@@ -29,6 +29,12 @@ int cli_sandbox(int argc, char **argv);
  * instruction set that this machine does not have. */
 int cli_isa(const char *usage, const char *name);
 
+/* The vocabulary of a bundle's folder, else of a source. Errors: those of
+ * tokenizer_open and source_open. */
+struct tokenizer;
+CHECKED int cli_vocabulary(const char *path, struct tokenizer **ret,
+                           struct err *e);
+
 /* All of stdin into b. Errors: IO, TOO_BIG (b's limit). */
 CHECKED int cli_read_stdin(struct buf *b, struct err *e);
 CHECKED int cli_write_stdout(const struct buf *b, struct err *e);

@@ -20,7 +20,8 @@
 static const char usage[] =
     "usage: aned convert FILE --out BUNDLE [OPTIONS]\n"
     "\n"
-    "Turns a GGUF into a bundle of Core ML shards.\n"
+    "Turns a model into a bundle of Core ML shards. FILE is a GGUF, or a folder\n"
+    "with config.json and *.safetensors, or one such file.\n"
     "BUNDLE is the new folder itself; it must not exist. Of a split model "
     "FILE\n"
     "is any part (NAME-00001-of-00003.gguf).\n"

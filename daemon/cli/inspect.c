@@ -1,4 +1,4 @@
-/* aned inspect - what a GGUF, an .mlpackage or a bundle holds, and whether it
+/* aned inspect - what a source, an .mlpackage or a bundle holds, and whether it
  * is sound. Everything found becomes one JSON tree; the text form is that tree,
  * printed. A thing that is not sound is an error, with or without --json: its
  * stable name on stderr and exit code 65. */
@@ -7,24 +7,28 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/inspect.h"
 #include "convert/gates.h"
 #include "mil/mil.h"
 #include "model/bundle.h"
 #include "proto/json.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 static const char usage[] =
     "usage: aned inspect PATH [--json]\n"
     "\n"
-    "Say what PATH is (a GGUF file, an .mlpackage folder or a bundle folder),\n"
-    "what is in it, and whether it is sound. Any part of a split model stands\n"
-    "for all of it.\n"
+    "Say what PATH is, what is in it, and whether it is sound: a GGUF file, a\n"
+    "folder of safetensors with config.json, a folder with an ONNX decoder, an\n"
+    ".mlpackage folder or a bundle folder. Any part of a split model stands for\n"
+    "all of it. Of safetensors and ONNX the keys and names are those that they\n"
+    "are converted under; of ONNX also the graph, and what of it was not\n"
+    "understood.\n"
     "\n"
     "  --json   the same as one JSON object\n";
 
 enum { SHOWN_BYTES = 120, OUTPUT_MAX = 64 << 20 };
 
-/* --- GGUF --- */
+/* --- sources --- */
 
 static const char *kind_name(enum gguf_kind k)
 {
@@ -83,26 +87,26 @@ static void add_tensors(struct json *root, const struct gguf *g)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct json *o = json_add_object(list, NULL);
         json_add_str(o, "name", t->name);
-        json_add_str(o, "type", gguf_type_name(t->type));
+        json_add_str(o, "type", gguf_tensor_type(t));
         struct json *shape = json_add_array(o, "shape"); /* numpy's order */
         for (uint32_t d = t->n_dims; d > 0; d--) {
             json_add_int(shape, NULL, (int64_t)t->dims[d - 1]);
         }
         json_add_int(o, "bytes", (int64_t)t->bytes);
-        if (!gguf_type_readable(t->type)) {
+        if (!gguf_readable(t)) {
             json_add_str(o, "note", "aned does not dequantise this type");
         }
     }
 }
 
-struct gguf_job {
+struct source_job {
     const struct gguf *g;
     struct json *root;
 };
 
-static int describe_gguf(void *ctx, struct err *e)
+static int describe_source(void *ctx, struct err *e)
 {
-    const struct gguf_job *j = ctx;
+    const struct source_job *j = ctx;
     const struct gguf *g = j->g;
     struct span arch = {"", 0};
     struct gguf_notes notes = {0};
@@ -112,11 +116,15 @@ static int describe_gguf(void *ctx, struct err *e)
     if (rc < 0) {
         return rc;
     }
-    json_add_str(j->root, "kind", "gguf");
-    json_add_int(j->root, "version", gguf_version(g));
+    bool gguf = gguf_version(g) != 0;
+    json_add_str(j->root, "kind", gguf_format(g));
+    if (gguf) {
+        json_add_int(j->root, "version", gguf_version(g));
+    }
     json_add_int(j->root, "bytes", (int64_t)gguf_file_bytes(g));
     if (gguf_n_parts(g) > 1) {
-        json_add_int(j->root, "parts", (int64_t)gguf_n_parts(g));
+        json_add_int(j->root, gguf ? "parts" : "files",
+                     (int64_t)gguf_n_parts(g));
     }
     if (gguf_get_str(g, "general.architecture", &arch)) {
         json_add_strn(j->root, "architecture", arch.p, arch.n);
@@ -134,15 +142,31 @@ static int describe_gguf(void *ctx, struct err *e)
     return 0;
 }
 
-static int inspect_gguf(const char *path, struct json *root, struct err *e)
+/* Of a graph also what was not understood, and then it is shown with the error.
+ */
+static int open_found(const struct source_files *f, struct json *root,
+                      struct gguf **ret, struct err *e)
+{
+    struct onnx_found found;
+    int rc = onnx_open_found(f, &found, ret, e);
+    if (found.read) {
+        inspect_graph(&found, root);
+    }
+    onnx_found_fini(&found);
+    return rc;
+}
+
+static int inspect_source(const char *path, struct json *root, struct err *e)
 {
     struct gguf *g = NULL;
-    int rc = gguf_open(path, &g, e);
-    if (rc < 0) {
-        return rc;
-    }
-    struct gguf_job j = {g, root};
-    rc = gguf_guard(describe_gguf, &j, e);
+    struct source_files f = {.form = NULL};
+    RETERR(source_files_open(path, -1, &f, e));
+    int rc = strcmp(source_format(&f), "onnx") == 0
+                 ? open_found(&f, root, &g, e)
+                 : source_open_files(&f, &g, e);
+    source_files_close(&f);
+    struct source_job j = {g, root};
+    rc = rc < 0 ? rc : gguf_guard(describe_source, &j, e);
     gguf_close(g);
     return rc < 0 ? err_prefix(e, rc, "%s", path) : 0;
 }
@@ -295,7 +319,7 @@ static bool holds(const char *dir, const char *name)
 static int inspect(const char *path, struct json *root, struct err *e)
 {
     if (!file_is_dir(path)) {
-        return inspect_gguf(path, root, e);
+        return inspect_source(path, root, e);
     }
     if (holds(path, "bundle.json")) {
         return inspect_bundle(path, root, e);
@@ -309,8 +333,7 @@ static int inspect(const char *path, struct json *root, struct err *e)
                        "was made from",
                        path);
     }
-    return err_set(e, ERR_INVALID,
-                   "%s: a folder without bundle.json or Manifest.json", path);
+    return inspect_source(path, root, e);
 }
 
 /* --- the tree as text --- */
@@ -389,12 +412,12 @@ static void put_text(const struct json *j, int depth, struct buf *b)
     }
 }
 
-static int print(struct json *root, bool as_json, struct err *e)
+static int print(struct json *root, bool as_json, bool sound, struct err *e)
 {
     struct buf b;
     int rc = 0;
     buf_init(&b, OUTPUT_MAX);
-    json_add_bool(root, "sound", true);
+    json_add_bool(root, "sound", sound);
     if (as_json) {
         json_write(root, true, &b);
         buf_puts(&b, "\n");
@@ -437,7 +460,11 @@ int cli_inspect(int argc, char **argv)
     struct json *root = json_object();
     int rc = inspect(argv[optind], root, &e);
     if (rc == 0) {
-        rc = print(root, as_json, &e);
+        rc = print(root, as_json, true, &e);
+    } else if (json_get(root, "graph") != NULL) {
+        struct err first = e; /* an error of the output is the lesser one */
+        (void)print(root, as_json, false, &e);
+        e = first;
     }
     json_free(root);
     return rc < 0 ? err_print(&e) : EXIT_SUCCESS;

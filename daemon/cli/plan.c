@@ -1,4 +1,4 @@
-/* aned plan - what a conversion would make of a GGUF: programs, sizes, the time
+/* aned plan - what a conversion would make of a model: programs, sizes, the time
  * of a step by a profile, and why it is so. Reads no weight, writes nothing. */
 #include "cli/plan.h"
 
@@ -14,7 +14,7 @@
 static const char usage[] =
     "usage: aned plan FILE [OPTIONS]\n"
     "\n"
-    "Say how `aned convert` would divide a GGUF among Core ML programs, how\n"
+    "Say how `aned convert` would divide a model among Core ML programs, how\n"
     "long a step of them would take by what is published of a chip, which\n"
     "limits decide, and what the next chip would change. Nothing is written.\n"
     "\n"

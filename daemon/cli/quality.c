@@ -7,11 +7,12 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "proto/quality_text.h"
+#include "source/source.h"
 
 static const char usage[] =
     "usage: aned quality BUNDLE SOURCE [--threads N] [--json]\n"
     "\n"
-    "Measures a bundle against the GGUF that it was converted from. The truth\n"
+    "Measures a bundle against the model that it was converted from. The truth\n"
     "is the model in fp32; the candidate is the bundle's packages, run with\n"
     "every result rounded to fp16, as on a Neural Engine.\n"
     "\n"
@@ -108,7 +109,7 @@ int cli_quality(int argc, char **argv)
     const struct quality_conf conf = {.threads = o.threads};
     bool good = false;
     crew_ref();
-    CHECK(gguf_open(argv[optind + 1], &g, &e));
+    CHECK(source_open(argv[optind + 1], &g, &e));
     CHECK(arch_read(g, &d, &e));
     CHECK(quality_measure(argv[optind], &d, &conf, &q, &e));
     CHECK(gguf_check_unchanged(g, &e));

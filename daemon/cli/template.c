@@ -97,7 +97,7 @@ static int open_template(struct options *o, struct err *e)
 {
     struct buf text = {0};
     if (has_vocabulary(o->file)) {
-        RETERR(tokenizer_open(o->file, &o->tok, e));
+        RETERR(cli_vocabulary(o->file, &o->tok, e));
         piece(o->tok, tokenizer_bos(o->tok), &o->bos);
         piece(o->tok, tokenizer_eos(o->tok), &o->eos);
         return chat_compile(tokenizer_template(o->tok), &o->t, e);

@@ -1,4 +1,4 @@
-/* aned tensor - one tensor of a GGUF as a .npy of float32, in numpy's order
+/* aned tensor - one tensor of a source as a .npy of float32, in numpy's order
  * (ggml's dimensions reversed). Needs no more of the file than its tensors.
  * Rows are dequantised and written in blocks, so memory does not grow with the
  * tensor. */
@@ -12,15 +12,14 @@
 #include "base/npy.h"
 #include "base/num.h"
 #include "cli/cli.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 static const char usage[] =
     "usage: aned tensor FILE NAME OUT.npy\n"
     "\n"
-    "Write the tensor NAME of the GGUF file FILE, dequantised to float32, as "
-    "a\n"
-    "numpy array. `aned inspect FILE` lists the names. Of a split model FILE is\n"
-    "any part.\n";
+    "Write the tensor NAME of FILE, a GGUF or a folder of safetensors, as a\n"
+    "numpy array of float32. `aned inspect FILE` lists the names. Of a split\n"
+    "model FILE is any part.\n";
 
 enum { BLOCK_FLOATS = 1 << 18 };
 
@@ -61,9 +60,9 @@ static int write_tensor(const struct gguf_tensor *t, const char *path,
                         struct err *e)
 {
     int64_t dims[GGUF_DIMS_MAX];
-    if (!gguf_type_readable(t->type)) {
+    if (!gguf_readable(t)) {
         return err_set(e, ERR_UNSUPPORTED, "tensor '%s' has type %s", t->name,
-                       gguf_type_name(t->type));
+                       gguf_tensor_type(t));
     }
     for (uint32_t i = 0; i < t->n_dims; i++) {
         dims[i] = (int64_t)t->dims[t->n_dims - 1 - i];
@@ -90,7 +89,7 @@ static int write_tensor(const struct gguf_tensor *t, const char *path,
 static int run(const struct job *j, struct err *e)
 {
     struct gguf *g = NULL;
-    RETERR(gguf_open(j->file, &g, e));
+    RETERR(source_open(j->file, &g, e));
     const struct gguf_tensor *t = gguf_tensor(g, j->name);
     int rc = 0;
     if (t == NULL) {

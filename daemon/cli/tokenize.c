@@ -6,15 +6,18 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/buf.h"
 #include "cli/cli.h"
 #include "model/tokenizer.h"
+#include "source/source.h"
 
 static const char tokenize_usage[] =
     "usage: aned tokenize FILE [--bos] [--special]\n"
     "\n"
     "Text on stdin (any bytes) -> token ids on one line, separated by spaces.\n"
-    "FILE is a GGUF (vocabulary-only will do) or a bundle's folder.\n"
+    "FILE is a GGUF (vocabulary-only will do), a folder of safetensors, or a\n"
+    "bundle's folder.\n"
     "\n"
     "  --bos      begin with the BOS token if the vocabulary has one\n"
     "  --special  texts of special tokens (<|im_end|>) become those tokens\n"
@@ -24,10 +27,26 @@ static const char detokenize_usage[] =
     "usage: aned detokenize FILE [--special]\n"
     "\n"
     "Token ids on stdin, separated by white space -> their bytes.\n"
-    "FILE is a GGUF (vocabulary-only will do) or a bundle's folder.\n"
+    "FILE is a GGUF (vocabulary-only will do), a folder of safetensors, or a\n"
+    "bundle's folder.\n"
     "\n"
     "  --special  write special tokens as text too\n"
     "  --help     this text\n";
+
+int cli_vocabulary(const char *path, struct tokenizer **ret, struct err *e)
+{
+    char inside[4096];
+    struct gguf *g = NULL;
+    if (!file_is_dir(path) ||
+        (file_join(inside, sizeof(inside), path, "tokenizer.gguf") &&
+         file_exists(inside))) {
+        return tokenizer_open(path, ret, e);
+    }
+    RETERR(source_open(path, &g, e));
+    int rc = tokenizer_of(g, ret, e);
+    gguf_close(g);
+    return rc;
+}
 
 struct options {
     const char *file;
@@ -166,7 +185,7 @@ static int run(int argc, char **argv, const char *usage, bool has_bos,
     if (rc != 0) {
         return rc == 1 ? EXIT_SUCCESS : rc;
     }
-    rc = tokenizer_open(o.file, &o.t, &e);
+    rc = cli_vocabulary(o.file, &o.t, &e);
     if (rc == 0) {
         rc = work(&o, &e);
         tokenizer_close(o.t);

@@ -1,4 +1,4 @@
-/* convert.h - a GGUF becomes a bundle.
+/* convert.h - a model of source/ becomes a bundle.
  *
  * convert_run is the whole conversion, on files: the worker role and
  * `aned convert` both call it. Memory is bounded by a block of tensor rows
@@ -12,12 +12,12 @@
 #include "convert/residency/residency.h"
 #include "proto/json.h"
 #include "proto/limits.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 struct convert_options {
-    const char *source; /* path of the GGUF, or of a part of a split one */
+    const char *source; /* a path as source_open takes it */
     /* Read these instead of opening the path. NULL: open it. Borrowed. */
-    const struct gguf_parts *parts;
+    const struct source_files *files;
     const char *bundle; /* reshard.h: made from this one, not from a source */
     /* The new bundle folder; must not exist. NULL: only for a forecast. */
     const char *out;
@@ -131,6 +131,6 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
  * not needed. The model file is fd 4 when fd 4 is open; the other parts of a
- * split one are opened beside "source". Enters the sandbox before the first
+ * split one, and the files of a folder, are opened by "source". Enters the sandbox before the first
  * model byte. Returns the exit code. */
 int convert_role(int argc, char **argv);

@@ -18,16 +18,16 @@ static const char *base_name(const char *path)
 int convert_read_name(struct job *j, const char *path, struct err *e)
 {
     const struct convert_options *o = j->o;
-    const char *from = o->name;
-    if (from == NULL) {
-        from = path != NULL ? base_name(path) : "model";
+    struct span from = source_stem(path != NULL ? path : "model");
+    if (o->name != NULL) {
+        from = (struct span){o->name, strlen(o->name)};
     }
-    size_t n = o->name == NULL ? gguf_stem(from) : strlen(from);
+    size_t n = from.n;
     if (n == 0 || n > MODEL_NAME_MAX) {
         return err_set(e, ERR_INVALID, "a model name has 1 to %u characters",
                        MODEL_NAME_MAX);
     }
-    memcpy(j->name, from, n);
+    memcpy(j->name, from.p, n);
     j->name[n] = '\0';
     for (char *c = j->name; o->name == NULL && *c != '\0'; c++) {
         bool ok = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
@@ -104,9 +104,12 @@ int convert_read_out(struct job *j, struct err *e)
                : err_set(e, ERR_EXISTS, "%s is already there", j->out);
 }
 
-/* Whichever part was named, the bundle's source is the first one. */
-static void source_name(struct job *j, const char *name)
+/* Whichever part was named, the bundle's source is the first one; a folder's
+ * name may have a slash behind it. */
+static void source_name(struct job *j, const char *path)
 {
+    const char *name = base_name(path);
+    struct span stem = source_stem(path);
     uint32_t no = 0;
     uint32_t count = 0;
     if (gguf_n_parts(j->g) > 1 && gguf_part_of(name, &no, &count)) {
@@ -114,7 +117,10 @@ static void source_name(struct job *j, const char *name)
                        "%.*s-00001-of-%05u.gguf", (int)gguf_stem(name), name,
                        count);
     } else {
-        (void)snprintf(j->source_name, sizeof(j->source_name), "%s", name);
+        size_t n = name[0] != '\0' ? strlen(name) : stem.n;
+        name = name[0] != '\0' ? name : stem.p;
+        (void)snprintf(j->source_name, sizeof(j->source_name), "%.*s", (int)n,
+                       name);
     }
 }
 
@@ -122,10 +128,10 @@ int convert_open_source(struct job *j, struct err *e)
 {
     const struct convert_options *o = j->o;
     const char *path = o->source != NULL ? o->source : "source";
-    int rc = o->parts != NULL ? gguf_open_parts(o->parts, &j->g, e)
-                              : gguf_open(path, &j->g, e);
+    int rc = o->files != NULL ? source_open_files(o->files, &j->g, e)
+                              : source_open(path, &j->g, e);
     if (rc == 0) {
-        source_name(j, base_name(path));
+        source_name(j, path);
     }
     return rc;
 }

@@ -29,13 +29,13 @@ struct worker {
     struct frame_in in;
     uint32_t request; /* of the job's frame: answers carry it */
     struct json *spec;
-    bool imports; /* "kind": the source is a manifest, not a GGUF */
+    bool imports; /* "kind": the source is a manifest, not a model */
     struct import_options import;
     struct convert_options o;
     struct buf text;         /* to calibrate with */
     struct buf template;     /* in place of the source's */
-    struct gguf_parts parts; /* from SOURCE_FD on, the one it was given first;
-                                of an import: its vocabulary's */
+    struct source_files files; /* from SOURCE_FD on, the one it was given first;
+                                  of an import: its vocabulary's */
     struct sandbox_report sandbox;
 };
 
@@ -287,18 +287,19 @@ static int open_source(struct worker *w, struct err *e)
     if (!given && w->o.source == NULL) {
         return err_set(e, ERR_INVALID, "a job names its source");
     }
-    RETERR(gguf_parts_open(w->o.source, given ? SOURCE_FD : -1, &w->parts, e));
+    RETERR(source_files_open(w->o.source, given ? SOURCE_FD : -1, &w->files, e));
     if (given) {
-        (void)close(SOURCE_FD); /* its duplicate is among the parts */
+        (void)close(SOURCE_FD); /* its duplicate is among the files, or it is
+                                   their folder */
     }
-    int above = gather(&w->parts);
+    int above = gather(&w->files.parts);
     if (above < 0) {
         return err_errno(e, errno, "source");
     }
-    w->o.parts = &w->parts;
+    w->o.files = &w->files;
     const struct sandbox_conf c = {
         .keep_fds = above,
-        .source_bytes = parts_bytes(&w->parts),
+        .source_bytes = parts_bytes(&w->files.parts),
     };
     enter_sandbox(w, c);
     return 0;
@@ -323,15 +324,15 @@ static int open_import(struct worker *w, struct err *e)
     char path[PATH_ROOM];
     RETERR(import_vocabulary(w->import.tokenizer, path, sizeof(path), e));
     (void)close(SOURCE_FD);
-    int rc = gguf_parts_open(path, -1, &w->parts, e);
+    int rc = source_files_open(path, -1, &w->files, e);
     if (rc < 0) {
         return err_prefix(e, rc, "tokenizer");
     }
-    int above = gather(&w->parts);
+    int above = gather(&w->files.parts);
     if (above < 0) {
         return err_errno(e, errno, "tokenizer");
     }
-    w->import.vocabulary = &w->parts;
+    w->import.vocabulary = &w->files;
     file_parent(w->o.source, folder, sizeof(folder));
     const struct sandbox_conf c = {
         .readable = folder,
@@ -386,7 +387,7 @@ int convert_role(int argc, char **argv)
     json_free(w.spec);
     buf_fini(&w.text);
     buf_fini(&w.template);
-    gguf_parts_close(&w.parts);
+    source_files_close(&w.files);
     frame_in_fini(&w.in);
     return rc;
 }

@@ -32,8 +32,7 @@ static int load(void *ctx, struct err *e)
 
 /* Whatever t holds when the guard leaves `load` in the middle is freed with
  * it: nothing points into the file. */
-static int open_guarded(const struct gguf *g, struct tokenizer **ret,
-                        struct err *e)
+int tokenizer_of(const struct gguf *g, struct tokenizer **ret, struct err *e)
 {
     struct opening o = {g, calloc(1, sizeof(*o.t))};
     if (o.t == NULL) {
@@ -60,7 +59,7 @@ int tokenizer_open(const char *path, struct tokenizer **ret, struct err *e)
     }
     int rc = 0;
     CHECK(gguf_open(path, &g, e));
-    CHECK(open_guarded(g, ret, e));
+    CHECK(tokenizer_of(g, ret, e));
 out:
     gguf_close(g);
     return rc;
@@ -72,7 +71,7 @@ int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
     struct gguf *g = NULL;
     int rc = 0;
     CHECK(gguf_open_mem(p, n, &g, e));
-    CHECK(open_guarded(g, ret, e));
+    CHECK(tokenizer_of(g, ret, e));
 out:
     gguf_close(g);
     return rc;
@@ -174,7 +173,7 @@ struct span tokenizer_piece(const struct tokenizer *t, int32_t id, bool special)
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n,
                       bool special, struct buf *b)
 {
-    bool start = t->kind == TOKENIZER_SPM && t->space_prefix;
+    bool start = t->space_prefix;
     for (size_t i = 0; i < n; i++) {
         struct span piece = tokenizer_piece(t, ids[i], special);
         if (start && piece.n > 0 && !is_hidden(t, ids[i])) {
@@ -273,10 +272,9 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
     if (n == 0) {
         return 0;
     }
-    if (c->t->kind == TOKENIZER_BPE) {
-        return bpe_fragment(c, p, n, e);
-    }
-    return spm_fragment(c, p, n, c->t->space_prefix && after, e);
+    bool prefix = c->t->space_prefix && after;
+    return c->t->kind == TOKENIZER_BPE ? bpe_fragment(c, p, n, prefix, e)
+                                       : spm_fragment(c, p, n, prefix, e);
 }
 
 static bool is_space(char ch)

@@ -22,6 +22,10 @@ struct tokenizer;
  * file was written or cut short meanwhile). */
 CHECKED int tokenizer_open(const char *path, struct tokenizer **ret,
                            struct err *e);
+/* From a source that is open; g is not needed afterwards. */
+struct gguf;
+CHECKED int tokenizer_of(const struct gguf *g, struct tokenizer **ret,
+                         struct err *e);
 /* From a GGUF in memory (fuzzing, tests); p is not needed afterwards. */
 CHECKED int tokenizer_open_mem(const void *p, size_t n, struct tokenizer **ret,
                                struct err *e);

@@ -157,11 +157,15 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
 }
 
 /* Every byte that is not UTF-8 becomes U+FFFD, as in the reference; every space
- * of a raw vocabulary U+2581. */
-static bool rewrite(struct buf *out, const char *p, size_t n, bool raw)
+ * of a raw vocabulary U+2581, which may stand in front too. */
+static bool rewrite(struct buf *out, const char *p, size_t n, bool raw,
+                    bool prefix)
 {
     size_t len = 0;
     buf_clear(out);
+    if (prefix) {
+        buf_puts(out, SPM_SPACE);
+    }
     for (size_t i = 0; i < n; i += len) {
         if (utf8_seq(p + i, n - i, &len) != UTF8_OK) {
             len = 1;
@@ -202,11 +206,12 @@ static int to_nfc(struct buf *out, const char *p, size_t n, struct err *e)
     return buf_ok(out) ? 0 : err_set(e, ERR_TOO_BIG, "the text");
 }
 
-int bpe_fragment(struct encoder *c, const char *p, size_t n, struct err *e)
+int bpe_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
+                 struct err *e)
 {
     int which = 0;
     if (c->t->raw || !utf8_valid(p, n)) {
-        if (!rewrite(&c->text, p, n, c->t->raw)) {
+        if (!rewrite(&c->text, p, n, c->t->raw, prefix)) {
             return err_set(e, ERR_TOO_BIG, "the text");
         }
         p = c->text.p;

@@ -112,7 +112,7 @@ struct tokenizer {
     int32_t bos, eos, unk;
     int32_t fim[FIM_TOKENS];
     bool add_bos, add_eos;
-    bool space_prefix;   /* SPM */
+    bool space_prefix;   /* SPM, and BPE of text as it is */
     bool joins[256];     /* SPM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
@@ -250,7 +250,7 @@ CHECKED int merge_run(struct encoder *c, size_t n, merge_pair_fn pair,
 
 /* One fragment of raw text between special tokens. */
 CHECKED int bpe_fragment(struct encoder *c, const char *p, size_t n,
-                         struct err *e);
+                         bool prefix, struct err *e);
 CHECKED int spm_fragment(struct encoder *c, const char *p, size_t n,
                          bool prefix, struct err *e);
 /* A word through the cache: miss() is called for words that are not in it. */

@@ -376,6 +376,19 @@ static void mark_well_known(struct tokenizer *t)
     }
 }
 
+/* Tokens that swallow the white space behind them, where the file says so. */
+static void load_strip(const struct gguf *g, struct tokenizer *t)
+{
+    const struct gguf_kv *ids =
+        gguf_get_arr(g, "tokenizer.aned.strip_right", GGUF_I32);
+    for (uint64_t i = 0; ids != NULL && i < ids->count; i++) {
+        int64_t id = gguf_arr_int(ids, i);
+        if (id >= 0 && id < t->n_vocab) {
+            t->tokens[id].strip_right = true;
+        }
+    }
+}
+
 /* SentencePiece's own numbers, where a file names none and no text tells. */
 static int32_t spm_default(const struct tokenizer *t, const char *text,
                            int32_t id)
@@ -417,7 +430,9 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
     t->add_bos = (t->add_bos || (!spm && pre_has(t->pre, PRE_BOS_ALWAYS))) &&
                  t->bos != TOKEN_NONE;
     t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
-    t->space_prefix = spm && flag(g, KEY("add_space_prefix"), true);
+    /* of BPE, only where the file says so, and text is not made of bytes */
+    t->space_prefix =
+        (spm || t->raw) && flag(g, KEY("add_space_prefix"), spm);
 }
 
 int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
@@ -436,6 +451,7 @@ int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
     if (gguf_get_str(g, "general.name", &name)) {
         tokenizer_habits(t, name);
     }
+    load_strip(g, t);
     if (gguf_get_str(g, "tokenizer.chat_template", &chat)) {
         t->chat_template = strndup(chat.p, chat.n);
         if (t->chat_template == NULL) {

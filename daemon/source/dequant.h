@@ -12,6 +12,9 @@
 /* nb blocks at p to floats at y. */
 typedef void dequant_fn(const uint8_t *p, float *y, size_t nb);
 
+/* The one for this machine; NULL: aned does not read the type. */
+dequant_fn *gguf_dequantiser(uint32_t type);
+
 struct dequant {
     dequant_fn *fns[DEQUANT_TYPES]; /* by type of ggml; NULL: not in the file */
 };

@@ -9,7 +9,7 @@ static const struct dequant *const base[] = {
 static const struct dequant *const v3[] = {DEQUANT_TABLES(DEQUANT_POINTER, v3)};
 #endif
 
-static dequant_fn *dequantiser(uint32_t type)
+dequant_fn *gguf_dequantiser(uint32_t type)
 {
     const struct dequant *const *tables = base;
 #if defined(__x86_64__)
@@ -27,7 +27,17 @@ static dequant_fn *dequantiser(uint32_t type)
 
 bool gguf_type_readable(uint32_t type)
 {
-    return dequantiser(type) != NULL;
+    return gguf_dequantiser(type) != NULL;
+}
+
+bool gguf_readable(const struct gguf_tensor *t)
+{
+    return t->fn != NULL || gguf_type_readable(t->type);
+}
+
+const char *gguf_tensor_type(const struct gguf_tensor *t)
+{
+    return t->fn != NULL ? t->type_name : gguf_type_name(t->type);
 }
 
 struct rows_job {
@@ -36,6 +46,20 @@ struct rows_job {
     float *out;
     size_t blocks;
 };
+
+struct call_job {
+    const struct gguf_tensor *t;
+    uint64_t row, n;
+    float *out;
+};
+
+static int run_call(void *ctx, struct err *e)
+{
+    const struct call_job *j = ctx;
+    (void)e;
+    j->t->fn(j->t->ctx, j->row, j->n, j->out);
+    return 0;
+}
 
 static int run_rows(void *ctx, struct err *e)
 {
@@ -48,14 +72,18 @@ static int run_rows(void *ctx, struct err *e)
 int gguf_rows(const struct gguf_tensor *t, uint64_t row, uint64_t n, float *out,
               struct err *e)
 {
-    struct rows_job j = {.fn = dequantiser(t->type), .out = out};
-    if (j.fn == NULL) {
+    struct rows_job j = {.fn = gguf_dequantiser(t->type), .out = out};
+    if (t->fn == NULL && j.fn == NULL) {
         return err_set(e, ERR_UNSUPPORTED, "tensor '%s' has type %s", t->name,
                        gguf_type_name(t->type));
     }
     if (row > t->rows || n > t->rows - row) {
         return err_set(e, ERR_INVALID, "tensor '%s' has %llu rows", t->name,
                        (unsigned long long)t->rows);
+    }
+    if (t->fn != NULL) {
+        struct call_job c = {t, row, n, out};
+        return gguf_guard(run_call, &c, e);
     }
     /* No overflow: open has shown rows * row_bytes to lie inside the file. */
     j.p = t->data + row * t->row_bytes;

@@ -60,14 +60,16 @@ static int not_gguf(const struct gguf *g, struct err *e)
         }
     }
     if (g->n > 9 && g->p[8] == '{' && gguf_u64(g->p) < g->n) {
-        return err_set(e, ERR_GGUF_MAGIC, "a safetensors file");
+        return err_set(e, ERR_GGUF_MAGIC,
+                       "a safetensors file: it is read by the name "
+                       "NAME.safetensors, beside its config.json");
     }
     /* An ONNX ModelProto begins with ir_version (field 1, a small varint)
      * followed by a field of text, the graph or an opset. */
     if (g->n > 3 && g->p[0] == 0x08 && g->p[1] < 32 &&
         (g->p[2] == 0x12 || g->p[2] == 0x3a || g->p[2] == 0x42)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "an ONNX file; aned converts GGUF for now");
+                       "an ONNX file; aned converts GGUF and safetensors for now");
     }
     return err_set(e, ERR_GGUF_MAGIC, "%s", err_text(ERR_GGUF_MAGIC));
 }
@@ -137,7 +139,7 @@ static int read_split(struct gguf *g, struct err *e)
     return 0;
 }
 
-static int check_values(struct gguf *g, struct err *e)
+int gguf_check_values(const struct gguf *g, struct err *e)
 {
     int64_t n = 0;
     struct span arch = {0};
@@ -181,13 +183,13 @@ static int parse(void *ctx, struct err *e)
     RETERR(gguf_read_kv(g, &c, n_kv, e));
     RETERR(check_alignment(g, e));
     RETERR(read_split(g, e));
-    RETERR(check_values(g, e));
+    RETERR(gguf_check_values(g, e));
     return gguf_read_tensors(g, &c, n_tensors, e);
 }
 
 /* --- open and close --- */
 
-static struct gguf *gguf_new(void)
+struct gguf *gguf_new(void)
 {
     struct gguf *g = calloc(1, sizeof(*g));
     must(g != NULL); /* fixed size */

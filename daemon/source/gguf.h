@@ -74,6 +74,12 @@ struct gguf_kv {
     uint64_t bytes;      /* all of its bytes in the file */
 };
 
+/* Rows [row, row + n) of a tensor to out, (n, cols) fp32. Called inside
+ * gguf_guard. */
+typedef void gguf_rows_fn(const void *ctx, uint64_t row, uint64_t n,
+                          float *out);
+#define GGUF_TYPE_FN UINT32_MAX /* the type of a tensor with such a function */
+
 struct gguf_tensor {
     const char *name; /* NUL terminated, owned by the file object */
     uint32_t type;    /* enum ggml_type, or another number that was skipped */
@@ -84,6 +90,11 @@ struct gguf_tensor {
     const uint8_t *data;
     uint64_t bytes;
     uint64_t row_bytes;
+    /* of a source that was made (made.h), where rows do not lie as a ggml type
+     * has them: then data is NULL */
+    gguf_rows_fn *fn; /* NULL: none */
+    const void *ctx;
+    const char *type_name;
 };
 
 struct gguf;
@@ -157,7 +168,9 @@ CHECKED int gguf_check_vocab(const struct gguf *g, struct gguf_notes *notes,
  * page raises no SIGBUS, an overwrite never does. Errors: SOURCE_CHANGED. */
 CHECKED int gguf_check_unchanged(const struct gguf *g, struct err *e);
 
-uint32_t gguf_version(const struct gguf *g);
+/* "gguf", or what another form of model is called (made.h). */
+const char *gguf_format(const struct gguf *g);
+uint32_t gguf_version(const struct gguf *g); /* 0: it is no GGUF */
 uint64_t gguf_file_bytes(const struct gguf *g); /* of all parts */
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
@@ -187,6 +200,9 @@ float gguf_arr_f32(const struct gguf_kv *a, uint64_t i);
 /* "Q4_K", "F16"; "type 99" style text for unknown ones. */
 const char *gguf_type_name(uint32_t type);
 bool gguf_type_readable(uint32_t type);
+/* The same of a tensor, which may have a function of its own. */
+const char *gguf_tensor_type(const struct gguf_tensor *t);
+bool gguf_readable(const struct gguf_tensor *t);
 
 /* Dequantise rows [row, row + n) of t to out: (n, t->cols) fp32, row-major.
  * Bit for bit what the `gguf` Python package computes. Guards itself: may run

@@ -69,6 +69,11 @@ bool gguf_load_int(enum gguf_kind k, const uint8_t *p, int64_t *ret)
     }
 }
 
+const char *gguf_format(const struct gguf *g)
+{
+    return g->format != NULL ? g->format : "gguf";
+}
+
 uint32_t gguf_version(const struct gguf *g)
 {
     return g->version;

@@ -33,7 +33,11 @@ struct gguf {
     struct gguf_split split;
     struct gguf **more; /* owned: the other parts; NULL */
     size_t n_more;
+    const char *format; /* of a source that was made; NULL: GGUF */
+    const char *name;   /* of a file of one; NULL */
 };
+
+struct gguf *gguf_new(void); /* empty; gguf_close frees it */
 
 /* One file, which may be a part. fd is dup'ed, bytes are borrowed. */
 CHECKED int gguf_open_one(int fd, struct gguf **ret, struct err *e);
@@ -87,6 +91,10 @@ CHECKED int gguf_read_kv(struct gguf *g, struct cur *c, uint64_t n,
                          struct err *e);
 CHECKED int gguf_read_tensors(struct gguf *g, struct cur *c, uint64_t n,
                               struct err *e);
+/* g->kv_sorted; a key that is there twice is GGUF_KEY. */
+CHECKED int gguf_index_kv(struct gguf *g, struct err *e);
+/* The few values that everything after this room relies on. */
+CHECKED int gguf_check_values(const struct gguf *g, struct err *e);
 /* g->tensors_sorted; a name that is there twice is GGUF_TENSOR. */
 CHECKED int gguf_index_tensors(struct gguf *g, struct err *e);
 

@@ -190,7 +190,7 @@ int gguf_sort_names(struct gguf *g, struct gguf_by_name *t, size_t n, int dup,
     return 0;
 }
 
-static int index_kv(struct gguf *g, struct err *e)
+int gguf_index_kv(struct gguf *g, struct err *e)
 {
     struct gguf_by_name *t = calloc(g->n_kv + 1, sizeof(*t));
     if (t == NULL) {
@@ -224,5 +224,5 @@ int gguf_read_kv(struct gguf *g, struct cur *c, uint64_t n, struct err *e)
             return rc;
         }
     }
-    return index_kv(g, e);
+    return gguf_index_kv(g, e);
 }

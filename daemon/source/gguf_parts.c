@@ -321,6 +321,9 @@ int gguf_check_unchanged(const struct gguf *g, struct err *e)
 {
     for (size_t i = 0; i <= g->n_more; i++) {
         int rc = check_file(part(g, i), e);
+        if (rc < 0 && part(g, i)->name != NULL) {
+            return err_prefix(e, rc, "%s", part(g, i)->name);
+        }
         if (rc < 0) {
             return g->n_more == 0 ? rc
                                   : err_prefix(e, rc, "part %zu of %zu", i + 1,

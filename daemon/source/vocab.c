@@ -319,16 +319,16 @@ static void put_template(struct buf *b, const char *tmpl)
 int gguf_write_vocab(const struct gguf *g, const char *tmpl, const char *path,
                      struct err *e)
 {
-    size_t more = tmpl != NULL ? strlen(tmpl) : 0;
     struct buf b;
     struct span arch = {"", 0};
     uint64_t n = tmpl != NULL ? 1 : 0;
     (void)!gguf_get_str(g, "general.architecture", &arch);
-    /* a selection of its own bytes */
-    buf_init(&b, (size_t)g->n + more + KIB(1));
-    for (size_t i = 0; i < g->n_kv; i++) {
+    size_t room = KIB(1) + (tmpl != NULL ? strlen(tmpl) : 0);
+    for (size_t i = 0; i < g->n_kv; i++) { /* no overflow: all are in memory */
         n += wanted(arch, g->kv[i].key, tmpl);
+        room += g->kv[i].key.n + (size_t)g->kv[i].bytes + 32;
     }
+    buf_init(&b, room);
     buf_put(&b, "GGUF", 4);
     buf_u32(&b, 3);
     buf_u64(&b, 0); /* tensors */

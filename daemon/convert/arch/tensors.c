@@ -179,11 +179,11 @@ static int wrong_shape(const struct gguf_tensor *t, uint64_t r, uint64_t c,
 
 static int check_type(const struct gguf_tensor *t, struct err *e)
 {
-    return gguf_type_readable(t->type)
+    return gguf_readable(t)
                ? 0
                : err_set(e, ERR_UNSUPPORTED,
                          "%s has type %s, which aned does not read", t->name,
-                         gguf_type_name(t->type));
+                         gguf_tensor_type(t));
 }
 
 /* --- places --- */

@@ -160,9 +160,10 @@ static int check_vocabulary(struct import *j, struct err *e)
 int import_vocabulary(const char *tokenizer, char *out, size_t size,
                       struct err *e)
 {
-    bool ok = file_is_dir(tokenizer)
-                  ? file_join(out, size, tokenizer, VOCAB_FILE)
-                  : (size_t)snprintf(out, size, "%s", tokenizer) < size;
+    bool ok = file_join(out, size, tokenizer, VOCAB_FILE);
+    if (!ok || !file_exists(out)) { /* no bundle */
+        ok = (size_t)snprintf(out, size, "%s", tokenizer) < size;
+    }
     return ok ? 0 : err_set(e, ERR_INVALID, "the tokenizer's path is too long");
 }
 
@@ -171,10 +172,10 @@ static int open_vocabulary(struct import *j, struct err *e)
     char path[IMPORT_PATH_ROOM];
     int rc = 0;
     if (j->o->vocabulary != NULL) {
-        rc = gguf_open_parts(j->o->vocabulary, &j->g, e);
+        rc = source_open_files(j->o->vocabulary, &j->g, e);
     } else {
         RETERR(import_vocabulary(j->o->tokenizer, path, sizeof(path), e));
-        rc = gguf_open(path, &j->g, e);
+        rc = source_open(path, &j->g, e);
     }
     return rc < 0 ? err_prefix(e, rc, "tokenizer") : 0;
 }

@@ -14,10 +14,10 @@ struct import_options {
      * report and ctx. The stages are "reading", "writing", "gating" and
      * "publishing". */
     struct convert_options common;
-    /* A GGUF, vocabulary-only will do, or a bundle's folder. Needed: every
-     * dialect of the API speaks text. */
+    /* A GGUF, vocabulary-only will do, another source, or a bundle's folder.
+     * Needed: every dialect of the API speaks text. */
     const char *tokenizer;
-    const struct gguf_parts *vocabulary; /* its files, if they are open; NULL */
+    const struct source_files *vocabulary; /* its files, if they are open; NULL */
     const char *sets[IMPORT_SETS_MAX];   /* "KEY=NUMBER", see manifest.h */
     size_t n_sets;
     bool link; /* hard links in place of copies: the files must not change */
@@ -32,7 +32,7 @@ struct import_options {
 CHECKED int import_run(const struct import_options *o,
                        struct convert_result *ret, struct err *e);
 
-/* The GGUF of a --tokenizer: the path itself, or a folder's tokenizer.gguf.
+/* The source of a --tokenizer: the path itself, or a bundle's tokenizer.gguf.
  * Errors: INVALID (too long). */
 CHECKED int import_vocabulary(const char *tokenizer, char *out, size_t size,
                               struct err *e);

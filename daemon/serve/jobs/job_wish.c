@@ -12,7 +12,7 @@
 #include "convert/quant/choice.h"
 #include "convert/shape.h"
 #include "serve/jobs/jobs_impl.h"
-#include "source/gguf.h"
+#include "source/source.h"
 
 static bool one_of(const char *v, const char *const *words, size_t n)
 {
@@ -296,7 +296,8 @@ static int refuse_file(const char *path, const char *what, int error,
     return err_set(e, ERR_INVALID, "%s: %s", what, strerror(error));
 }
 
-int job_open_file(const char *path, const char *what, struct err *e)
+static int open_what(const char *path, const char *what, bool folders,
+                     struct err *e)
 {
     struct stat st;
     if (path[0] != '/') {
@@ -307,11 +308,23 @@ int job_open_file(const char *path, const char *what, struct err *e)
     if (fd < 0) {
         return refuse_file(path, what, errno, e);
     }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (fstat(fd, &st) != 0 ||
+        !(S_ISREG(st.st_mode) || (folders && S_ISDIR(st.st_mode)))) {
         (void)close(fd);
-        return err_set(e, ERR_INVALID, "%s: not a regular file", what);
+        return err_set(e, ERR_INVALID, "%s: not a regular file%s", what,
+                       folders ? ", and no folder" : "");
     }
     return fd;
+}
+
+int job_open_file(const char *path, const char *what, struct err *e)
+{
+    return open_what(path, what, false, e);
+}
+
+int job_open_source(const char *path, struct err *e)
+{
+    return open_what(path, "source", true, e);
 }
 
 void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1])
@@ -321,6 +334,7 @@ void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1])
     if (w->import) {
         import_name(base, out);
     } else {
-        file_name_from(base, gguf_stem(base), out, MODEL_NAME_MAX + 1);
+        struct span s = source_stem(w->source);
+        file_name_from(s.p, s.n, out, MODEL_NAME_MAX + 1);
     }
 }

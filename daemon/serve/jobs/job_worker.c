@@ -253,7 +253,7 @@ static void prepare_run(struct work *w) /* file thread */
     int rc = 0;
     if (js->origin[0] == '\0') {
         CHECK(json_want_str(js->spec, "source", true, &source, e));
-        js->source = job_open_file(source, "source", e);
+        js->source = job_open_source(source, e);
         CHECK(js->source < 0 ? js->source : 0);
     }
     CHECK(find_folders(js, e));

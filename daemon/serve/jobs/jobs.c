@@ -267,7 +267,13 @@ static void check_free(struct check *c)
 static void check_run(struct work *w) /* file thread */
 {
     struct check *c = container_of(w, struct check, work);
-    check_file(c, c->source, "source");
+    int fd = c->source != NULL ? job_open_source(c->source, &c->e) : 0;
+    if (fd < 0) {
+        c->rc = fd;
+        c->param = "source";
+    } else if (fd > 0) {
+        (void)close(fd);
+    }
     check_file(c, c->calibration, "calibration");
     check_template(c);
 }

@@ -164,9 +164,10 @@ CHECKED int job_wish_read(const struct json *j, struct job_wish *w,
 /* A descriptor, O_RDONLY, of a regular file; on the file thread, for it may
  * block. what: the field that names it. Errors: INVALID. */
 CHECKED int job_open_file(const char *path, const char *what, struct err *e);
-/* The source's file name without ".gguf" and without the number of a part, or
- * as import_name has it, made into a name; the result is checked by the caller.
- */
+/* The same of a source: a regular file, or a folder of them. */
+CHECKED int job_open_source(const char *path, struct err *e);
+/* The source's name (source_stem), or as import_name has it, made into a name;
+ * the result is checked by the caller. */
 void job_wish_name(const struct job_wish *w, char out[MODEL_NAME_MAX + 1]);
 
 /* job_quality.c */

@@ -1,0 +1,19 @@
+"""The forms of random ONNX bundles: options of onnx_build.py, which needs packages that the tests have not."""
+
+FORMS = {
+    "llama": {},
+    "llama-half": {"half": True},
+    "llama-packed": {"packed": True, "bias": True, "o_bias": True},
+    "llama3": {"factors": True},
+    "mistral": {"window": True, "type": "mistral"},
+    "llama-qdq": {"weights": "qdq"},
+    "llama-transposed": {"weights": "transposed"},
+    "llama-nbits4": {"weights": "nbits4", "zeros": "float"},
+    "llama-nbits8": {"weights": "nbits8", "zeros": "packed"},
+    "qwen2": {"bias": True, "weights": "nbits4", "zeros": "packed", "embed": "uint4", "type": "qwen2"},
+    "qwen2-split": {"bias": True, "split": True, "weights": "nbits4", "embed": "uint8", "zeros": "packed", "type": "qwen2"},
+    "qwen3": {"qk_norm": True, "split": True, "weights": "nbits4", "embed": "int4", "type": "qwen3"},
+    "hunyuan": {"qk_norm": True, "turn_first": True, "type": "hunyuan_v1_dense"},
+    "gemma2": {"gemma": True, "caps": True, "period": 2, "layers": 4, "type": "gemma2"},
+    "gemma3": {"gemma": True, "qk_norm": True, "period": 3, "layers": 6, "shared8": True, "type": "gemma3_text"},
+}

@@ -1,0 +1,324 @@
+"""Models in the form of the transformers library become the same bundles as their GGUFs, with the same tokens.
+
+Two sources of folders: those of the shared data, which the library wrote; and GGUFs turned into folders by hf_export.py.
+Tokens are held to the `tokenizers` and `sentencepiece` packages, which read the same files.
+"""
+import json
+import pathlib
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+import hf_export  # noqa: E402
+import mkgguf  # noqa: E402
+from families import BY_NAME  # noqa: E402
+from gguf_copy import copy  # noqa: E402
+from oracle_tools import convert, manifest, run  # noqa: E402
+from test_tokenizers import PRES, TEXTS, Pieces, ask, pairs, reference, texts  # noqa: E402
+
+SHARED = ["gemma2", "gemma4-e", "granite", "hunyuan-dense", "lfm2", "mistral", "olmo2", "phi3", "qwen3", "smollm3"]
+OF_ITS_OWN = {"gemma2"}  # the shared folder's model.safetensors has other weights than its model.gguf
+MORE = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "deep-gemma"]  # of mkgguf.py
+ASIDE = ("bundle.json", "tokenizer.gguf")  # names, digests and metadata differ
+
+
+@pytest.fixture(scope="session")
+def model(shared, tmp_path_factory):
+    made = {}
+
+    def get(name):
+        """The GGUF of a family or a shape."""
+        if name in BY_NAME:
+            return BY_NAME[name].folder(shared) / "model.gguf"
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name) / "model.gguf"
+            mkgguf.write(made[name], mkgguf.SHAPES[name], "f16", 1)
+        return made[name]
+    return get
+
+
+def files(bundle):
+    return {str(p.relative_to(bundle)): p.read_bytes() for p in sorted(bundle.rglob("*")) if p.is_file() and p.name not in ASIDE}
+
+
+def keys(aned, source):
+    found = json.loads(run(aned, "inspect", "--json", source))
+    return {k["key"]: k.get("value", k.get("count")) for k in found["keys"]}, found
+
+
+def same_bundle(aned, a, b, place, quant="fp16"):
+    convert(aned, a, place / "a", quant)
+    convert(aned, b, place / "b", quant)
+    x, y = files(place / "a"), files(place / "b")
+    assert x.keys() == y.keys()
+    assert [k for k in x if x[k] != y[k]] == []
+    one, other = manifest(place / "a"), manifest(place / "b")
+    aside = {"name", "model", "source", "files", "golden", "fingerprint", "margin", "total_bytes", "peaks", "calibration"}
+    assert {k for k in one.keys() | other.keys() if one.get(k) != other.get(k)} <= aside, "of the manifest"
+
+
+# --- what the library wrote ---
+
+
+@pytest.mark.parametrize("family", SHARED)
+def test_numbers_of_a_folder(aned, shared, family):
+    folder = shared / "data" / "families" / family / "a"
+    (got, found), (want, _) = keys(aned, folder), keys(aned, folder / "model.gguf")
+    assert found["kind"] == "safetensors"
+    arch = want["general.architecture"]
+    numbers = {k for k in want.keys() | got.keys() if k.startswith(arch + ".")}
+    assert {k: got.get(k) for k in numbers} == {k: want.get(k) for k in numbers}
+    # small tokenizers do not cut as those of their families, whose names the GGUFs have; they say nothing of BOS
+    aside = {"tokenizer.ggml.pre", "tokenizer.ggml.scores"} | ({"tokenizer.ggml.add_bos_token"} if family == "gemma4-e" else set())
+    tokens = {k for k in want if k.startswith("tokenizer.")} - aside
+    assert {k: got.get(k) for k in tokens} == {k: want[k] for k in tokens}
+
+
+@pytest.mark.parametrize("family", [f for f in SHARED if f not in OF_ITS_OWN])
+def test_folder_and_gguf_are_one_bundle(aned, shared, tmp_path, family):
+    folder = shared / "data" / "families" / family / "a"
+    same_bundle(aned, folder, folder / "model.gguf", tmp_path)
+
+
+class Theirs:
+    def __init__(self, path):
+        tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers package is not installed")
+        self.t = tokenizers.Tokenizer.from_file(str(path))
+
+    def encode(self, text):
+        return self.t.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids):
+        return self.t.decode(ids, skip_special_tokens=False)
+
+
+def check_tokens(aned, folder, theirs, n=60):
+    for text in texts(n):
+        got = [int(i) for i in ask(aned, "tokenize", folder, text.encode()).split()]
+        want = theirs.encode(text)
+        assert got == want, f"{text!r}\n  aned {got}\n  want {want}"
+
+
+@pytest.mark.parametrize("family", SHARED)
+def test_tokens_of_a_folder(aned, shared, family):
+    folder = shared / "data" / "families" / family / "a"
+    file = folder / "tokenizer.json"
+    check_tokens(aned, folder, Theirs(file) if file.exists() else Pieces(folder / "tokenizer.model"))
+
+
+# --- what a GGUF becomes ---
+
+
+@pytest.mark.parametrize("name", [*BY_NAME, *MORE])
+def test_export_is_the_same_bundle(aned, model, tmp_path, name):
+    source = model(name)
+    if name == "exaone4":  # its divisors are no form of config.json's
+        pytest.skip("rope_freqs of our own")
+    hf_export.write(source, tmp_path / "hf", shards=2 if name in ("qwen3", "tiny-gemma") else 1)
+    same_bundle(aned, tmp_path / "hf", source, tmp_path)
+
+
+@pytest.mark.parametrize("quant", ["int8", "lut4"])
+def test_quantised(aned, model, tmp_path, quant):
+    hf_export.write(model("tiny-llama"), tmp_path / "hf")
+    same_bundle(aned, tmp_path / "hf", model("tiny-llama"), tmp_path, quant)
+
+
+def bf16(a):
+    bits = np.ascontiguousarray(a, np.float32).view(np.uint32)
+    assert (bits & 0xFFFF == 0).all()
+    return "BF16", (bits >> 16).astype(np.uint16)
+
+
+def test_other_types(aned, model, tmp_path):
+    """F32, BF16 and F8 of values that all of them hold are one bundle."""
+    m = hf_export.Model(model("tiny-llama"))
+    draw = np.random.default_rng(3)
+    codes = {n: draw.integers(0, 256, a.shape).astype(np.uint8) for n, a in m.weights().items()}
+    for c in codes.values():
+        c[(c & 0x7F) > 0x30] = 0x28  # at most a quarter: nothing overflows
+    exp, man = (np.arange(256) >> 3 & 15).astype(int), np.arange(256) & 7
+    table = np.where(exp > 0, (1 + man / 8) * 2.0 ** (exp - 7), man * 2.0**-9) * np.where(np.arange(256) & 128, -1, 1)
+    values = {n: table[c].astype(np.float32) for n, c in codes.items()}
+    forms = {"F32": lambda n: ("F32", values[n]), "BF16": lambda n: bf16(values[n]), "F8": lambda n: ("F8_E4M3", codes[n])}
+    made = {}
+    for form, of in forms.items():
+        hf_export.write(model("tiny-llama"), tmp_path / form)
+        (tmp_path / form / "model.safetensors").write_bytes(hf_export.pack({n: of(n) for n in values}))
+        convert(aned, tmp_path / form, tmp_path / f"{form}.bundle")
+        made[form] = files(tmp_path / f"{form}.bundle")
+    assert made["F32"] == made["BF16"] == made["F8"]
+
+
+def test_one_file_by_name(aned, model, tmp_path):
+    """A file beside its config.json; another one in the folder is left alone."""
+    hf_export.write(model("tiny-llama"), tmp_path / "hf")
+    (tmp_path / "hf" / "model.safetensors").rename(tmp_path / "hf" / "mine.safetensors")
+    (tmp_path / "hf" / "other.safetensors").write_bytes(b"nothing")
+    same_bundle(aned, tmp_path / "hf" / "mine.safetensors", model("tiny-llama"), tmp_path)
+    assert "several" in run(aned, "inspect", tmp_path / "hf", code=65)
+
+
+def test_the_text_of_a_model_that_sees(aned, model, tmp_path):
+    """Numbers in text_config, tensors under another prefix, an image tower that is left alone."""
+    m = hf_export.write(model("tiny-gemma"), tmp_path / "hf")
+    c = m.config() | {"architectures": None}
+    sees = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": c, "vision_config": {"x": 1},
+            "image_token_index": 9, "mm_tokens_per_image": 256, "tie_word_embeddings": True}
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(sees))
+    tower = {"vision_tower.x": ("I64", np.zeros(3, np.int64)), "multi_modal_projector.y": ("F32", np.zeros((2, 2), np.float32))}
+    for prefix, old in (("language_model.", ""), ("model.language_model.", "model.")):
+        named = {prefix + k.removeprefix(old): hf_export.halves(v) for k, v in m.weights().items()}
+        (tmp_path / "hf" / "model.safetensors").write_bytes(hf_export.pack(named | tower))
+        (tmp_path / prefix).mkdir()
+        same_bundle(aned, tmp_path / "hf", model("tiny-gemma"), tmp_path / prefix)
+
+
+ROPES = {
+    "linear": ({"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}, {"type": "linear", "factor": 4.0}),
+    "yarn": ({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 64},
+             {"type": "yarn", "factor": 4.0, "original_context_length": 64}),
+}
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_rotations(aned, model, tmp_path, kind):
+    config, wanted = ROPES[kind]
+    hf_export.write(model("tiny-llama"), tmp_path / "hf", rope_parameters=config)
+    kinds = {str: gguf.GGUFValueType.STRING, float: gguf.GGUFValueType.FLOAT32, int: gguf.GGUFValueType.UINT32}
+    more = {f"llama.rope.scaling.{k}": (v, kinds[type(v)], None) for k, v in wanted.items()}
+    copy(model("tiny-llama"), tmp_path / "m.gguf", lambda found: {**found, **more})
+    same_bundle(aned, tmp_path / "hf", tmp_path / "m.gguf", tmp_path)
+
+
+# --- what is refused, by name ---
+
+ODD = {
+    "hidden_act": "relu", "architectures": ["LlamaForSequenceClassification"], "quantization_config": {"bits": 4},
+    "num_local_experts": 8, "a_new_trick": 1, "model_type": "martian", "head_dim": "big", "num_hidden_layers": 0,
+    "rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}, "rope_scaling": {"type": "yarn", "factor": 4, "mscale": 2},
+    "layer_types": ["chunked_attention"] * 3, "partial_rotary_factor": 0.5, "attn_logit_softcapping": 30.0,
+}
+
+
+@pytest.mark.parametrize("key", ODD)
+def test_odd_configs_are_named(aned, model, tmp_path, key):
+    config = {"rope_parameters": None} if key in ("rope_scaling", "partial_rotary_factor") else {}
+    hf_export.write(model("tiny-llama"), tmp_path / "hf", **(config | {key: ODD[key]}))
+    said = run(aned, "inspect", tmp_path / "hf", code=65)
+    names = {"rope_parameters": "spiral", "rope_scaling": "mscale", "partial_rotary_factor": "partial", "hidden_act": "relu",
+             "architectures": "LlamaForSequenceClassification", "model_type": "martian", "layer_types": "chunked_attention"}
+    assert names.get(key, key) in said, said
+
+
+def edit(folder, change):
+    path = folder / "tokenizer.json"
+    t = json.loads(path.read_text())
+    change(t)
+    path.write_text(json.dumps(t))
+
+
+ODD_TOKENIZERS = {
+    "NFKC": lambda t: t.update(normalizer={"type": "NFKC"}),
+    "Metaspace": lambda t: t.update(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Metaspace"}, {
+        "type": "ByteLevel", "add_prefix_space": False}]}),
+    "nonsense": lambda t: t["pre_tokenizer"]["pretokenizers"][0]["pattern"].update(Regex="nonsense"),
+    "add_prefix_space": lambda t: t["pre_tokenizer"]["pretokenizers"][1].update(add_prefix_space=True),
+    "Unigram": lambda t: t["model"].update(type="Unigram"),
+    "WordPiece": lambda t: t["model"].update(type="WordPiece"),
+    "end_of_word_suffix": lambda t: t["model"].update(end_of_word_suffix="</w>"),
+    "BertProcessing": lambda t: t.update(post_processor={"type": "BertProcessing"}),
+    "CTC": lambda t: t.update(decoder={"type": "CTC"}),
+    "single_word": lambda t: t["added_tokens"][0].update(single_word=True),
+    "two texts": lambda t: t["model"]["vocab"].update(two=5),
+    "id": lambda t: t["model"]["vocab"].update(far=1 << 40),
+    "merge": lambda t: t["model"].update(merges=["abc"]),
+    "ignore_merges": lambda t: t["model"].update(ignore_merges=True),
+}
+
+
+@pytest.mark.parametrize("what", ODD_TOKENIZERS)
+def test_odd_tokenizers_are_named(aned, model, tmp_path, what):
+    hf_export.write(model("tiny-llama"), tmp_path / "hf")
+    edit(tmp_path / "hf", ODD_TOKENIZERS[what])
+    said = run(aned, "inspect", tmp_path / "hf", code=65)
+    assert what in said and "tokenizer" in said, said
+
+
+# --- tokenizers ---
+
+
+@pytest.mark.parametrize("pre", [p for p in PRES if p != "jais-2"])
+def test_pre_tokenizer_of_a_file(aned, model, tmp_path, pre):
+    """Every pattern that aned has, in a tokenizer.json as the package writes it."""
+    tokens, merges = pairs()
+    theirs = reference(*PRES[pre], tokens, merges)
+    hf_export.write(model("tiny-llama"), tmp_path / "hf", tokenizer=json.loads(theirs.to_str()), vocab_size=len(tokens))
+    for text in texts(20):
+        got = [int(i) for i in ask(aned, "tokenize", tmp_path / "hf", text.encode()).split()]
+        assert got == theirs.encode(text, add_special_tokens=False).ids, f"{text!r}"
+
+
+def with_tokenizer(model, place, path, name="tokenizer.json"):
+    hf_export.write(model("tiny-llama"), place, vocab_size=None)
+    (place / "tokenizer.json").unlink()
+    shutil.copy(path, place / name)
+    return place
+
+
+def test_byte_fallback(aned, model, shared, tmp_path):
+    """BPE of characters, with a space in front."""
+    kinds = shared / "data" / "tokenizers"
+    folder = with_tokenizer(model, tmp_path / "hf", kinds / "hf" / "llama2.tokenizer.json")
+    assert "a merge" in run(aned, "inspect", folder, code=65)
+
+    def mend(t):  # this copy has spaces for no-break spaces
+        m = t["model"]
+        m["vocab"] = {k.replace(" ", "\u00a0"): v for k, v in m["vocab"].items()}
+        odd = {"   ": "\u00a0 \u00a0", "     ": "\u00a0\u00a0 \u00a0\u00a0", "\u2581  ": "\u2581 \u00a0"}
+        m["merges"] = [odd.get(x, x) for x in m["merges"]]
+    edit(folder, mend)
+    check_tokens(aned, folder, Theirs(folder / "tokenizer.json"), 30)
+    for text in TEXTS:
+        ids = Theirs(folder / "tokenizer.json").encode(text)
+        back = ask(aned, "detokenize", folder, " ".join(map(str, ids)).encode()).decode()
+        assert back == Theirs(folder / "tokenizer.json").decode(ids)
+
+
+@pytest.mark.parametrize("name", ["llama2.tokenizer.model", "mistral.tokenizer.model.v1", "mistral.model.v2", "mistral.model.v3"])
+def test_sentencepiece(aned, model, shared, tmp_path, name):
+    path = shared / "data" / "tokenizers" / "spm" / name
+    check_tokens(aned, with_tokenizer(model, tmp_path / "hf", path, "tokenizer.model"), Pieces(path), 30)
+
+
+def test_unigram_is_named(aned, model, shared, tmp_path):
+    path = shared / "data" / "tokenizers" / "spm" / "spm_test_model.model"
+    said = run(aned, "inspect", with_tokenizer(model, tmp_path / "hf", path, "tokenizer.model"), code=65)
+    assert "Unigram" in said
+
+
+def test_special_tokens(aned, model, tmp_path):
+    hf_export.write(model("tiny-llama"), tmp_path / "hf", eos_token_id=[511, 510], bos_token_id=509)
+    edit(tmp_path / "hf", lambda t: (t["added_tokens"][1].update(rstrip=True), t.update(post_processor={
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|endoftext|>"}}, {"Sequence": {"id": "A"}}]})))
+    config = {"bos_token": "<|endoftext|>", "eos_token": {"content": "<|im_end|>"}, "chat_template": "of the config"}
+    (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "hf" / "chat_template.jinja").write_text("of the file")
+    got, _ = keys(aned, tmp_path / "hf")
+    assert [got["tokenizer." + k] for k in ("ggml.bos_token_id", "ggml.eos_token_id", "ggml.eot_token_id", "ggml.add_bos_token",
+                                            "chat_template", "aned.strip_right")] == [509, 511, 510, True, "of the file", 1]
+    ids = ask(aned, "tokenize", tmp_path / "hf", TEXTS[6].encode()).split()
+    assert ids == ask(aned, "tokenize", model("tiny-llama"), TEXTS[6].encode()).split()
+    said = subprocess_ids(aned, tmp_path / "hf", "<|im_start|>  a")
+    assert said[0] == 510 and len(said) == 2, "the spaces behind it are gone"
+
+
+def subprocess_ids(aned, folder, text):
+    import subprocess
+    out = subprocess.run([aned, "tokenize", folder, "--special"], input=text.encode(), capture_output=True, check=True).stdout
+    return [int(i) for i in out.split()]
