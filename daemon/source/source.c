@@ -242,6 +242,12 @@ int source_files_open(const char *path, int fd, struct source_files *ret,
     return 0;
 }
 
+int source_look(const char *path, struct err *e)
+{
+    const struct source_form *form = NULL;
+    return file_is_dir(path) ? form_of_folder(path, &form, e) : 0;
+}
+
 void source_files_close(struct source_files *f)
 {
     gguf_parts_close(&f->parts);

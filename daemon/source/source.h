@@ -34,6 +34,10 @@ CHECKED int source_files_open(const char *path, int fd,
                               struct source_files *ret, struct err *e);
 void source_files_close(struct source_files *f); /* zeroed is fine */
 
+/* Whether a path could be a model, by names alone: a folder must hold files of a
+ * form. Errors: INVALID, as err_errno. */
+CHECKED int source_look(const char *path, struct err *e);
+
 /* f may be closed afterwards. Errors: those of gguf_open, SAFETENSORS,
  * ONNX, ONNX_DATA, ONNX_GRAPH, MODEL_CONFIG, TOKENIZER, UNSUPPORTED (what is not
  * converted, by name). */

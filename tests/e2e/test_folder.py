@@ -81,5 +81,6 @@ def test_what_is_refused(d, folder, tmp_path):
     index.write_text(json.dumps(j))
     job = d.convert(folder, "index")
     assert job["state"] == "failed" and "index.json" in job["error"]["message"]
-    job = d.convert(tmp_path / "home", "nothing")
-    assert job["state"] == "failed" and "no model" in job["error"]["message"]
+    with d.http() as c:
+        r = c.post("/aned/v1/jobs", json={"source": str(tmp_path / "home")})
+        assert r.status_code == 400 and "no model" in r.text

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "model/chat.h"
 #include "serve/jobs/jobs_impl.h"
+#include "source/source.h"
 #include "store/row.h"
 
 struct job *job_of(struct list *l)
@@ -273,6 +274,8 @@ static void check_run(struct work *w) /* file thread */
         c->param = "source";
     } else if (fd > 0) {
         (void)close(fd);
+        c->rc = source_look(c->source, &c->e);
+        c->param = c->rc < 0 ? "source" : NULL;
     }
     check_file(c, c->calibration, "calibration");
     check_template(c);
