@@ -303,6 +303,32 @@ static struct span last_of(const char *p, size_t n)
     return (struct span){p + from, n - from};
 }
 
+static bool is(struct span s, const char *text)
+{
+    return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0;
+}
+
+/* The name of a folder p[0..n), which may be a revision in the hub's cache. */
+static struct span name_of_folder(const char *p, size_t n)
+{
+    static const char begins[] = "models--";
+    struct span own = last_of(p, n);
+    struct span above = last_of(p, (size_t)(own.p - p));
+    struct span repository = last_of(p, (size_t)(above.p - p));
+    size_t m = strlen(begins);
+    if (!is(above, "snapshots") || repository.n <= m ||
+        memcmp(repository.p, begins, m) != 0) {
+        return own;
+    }
+    size_t from = repository.n;
+    while (from > m && memcmp(repository.p + from - 2, "--", 2) != 0) {
+        from--;
+    }
+    return from < repository.n
+               ? (struct span){repository.p + from, repository.n - from}
+               : own;
+}
+
 struct span source_stem(const char *path)
 {
     struct span s = last_of(path, strlen(path));
@@ -311,14 +337,15 @@ struct span source_stem(const char *path)
         bool plain = strncmp(s.p, "model", 5) == 0 &&
                      strcmp(s.p + 5, forms[i].suffix) == 0;
         if (plain && before > 1) {
-            return last_of(path, before);
+            return name_of_folder(path, before);
         }
         if (ends(s.p, forms[i].suffix)) {
             return (struct span){s.p, s.n - strlen(forms[i].suffix)};
         }
     }
-    if (s.p[s.n] == '\0') {
-        s.n = gguf_stem(s.p);
+    size_t n = s.p[s.n] == '\0' ? gguf_stem(s.p) : s.n;
+    if (n == s.n) { /* no file of a form: a folder */
+        return name_of_folder(path, strlen(path));
     }
-    return s;
+    return (struct span){s.p, n};
 }

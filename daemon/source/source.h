@@ -50,7 +50,8 @@ CHECKED int source_open(const char *path, struct gguf **ret, struct err *e);
 
 /* What a model is called by its path: the last component, without slashes
  * behind it, without .gguf (gguf_stem), .safetensors or .onnx; of
- * model.safetensors and model.onnx the folder's. Borrowed. */
+ * model.safetensors and model.onnx the folder's; of the hub's cache,
+ * models--ORG--NAME/snapshots/REVISION, NAME. Borrowed. */
 struct span source_stem(const char *path);
 
 /* --- for the forms --- */

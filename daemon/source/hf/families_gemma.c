@@ -1,6 +1,6 @@
-/* families_gemma.c - what the four generations of Gemma have of their own: layers
- * that see a window, caps, and in the fourth heads and widths that differ from
- * layer to layer. */
+/* families_gemma.c - what the four generations of Gemma have of their own:
+ * layers that see a window, caps, and in the fourth heads and widths that
+ * are not those of every layer. */
 #include <string.h>
 
 #include "base/num.h"

@@ -3,9 +3,9 @@
  *
  * Most tensors lie in their file as GGUF has them: they are given as they are.
  * Three kinds of rows are made when they are read: those of F8, those of norms
- * that multiply by 1 + weight, and those of q and k in families where GGUF has a
- * rotated pair side by side (row 2j + s of a head is row s * d_head / 2 + j of
- * the file's). */
+ * that multiply by 1 + weight, and those of q and k in families where GGUF has
+ * a rotated pair side by side (row 2j + s of a head is row s * d_head / 2 + j
+ * of the file's). */
 #include <string.h>
 
 #include "base/parse.h"
@@ -210,7 +210,7 @@ static bool of_other_sense(const struct hf *h, const char *name)
     return false;
 }
 
-/* The name inside the language model; *ret_head: it is the output projection. */
+/* The name inside the language model; *ret_head: the output projection. */
 static const char *inside(const char *name, bool *ret_head)
 {
     static const char *const models[] = {"model.language_model.",

@@ -23,6 +23,10 @@ static void names_models(void **state)
         {"model.safetensors",           "model"},
         {"/a/b/mine.safetensors",       "mine"},
         {"/",                           ""   },
+        {"/h/models--Qwen--Qwen3-0.6B/snapshots/abc/", "Qwen3-0.6B"},
+        {"models--a--b--c/snapshots/abc/model.safetensors", "c"},
+        {"models--/snapshots/abc",      "abc"},
+        {"snapshots/abc",               "abc"},
     };
     for (size_t i = 0; i < countof(t); i++) {
         struct span s = source_stem(t[i].path);
