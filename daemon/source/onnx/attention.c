@@ -375,6 +375,32 @@ static int take_gqa(struct onnx_decoder *d, struct onnx_layer *l,
     return 0;
 }
 
+/* --- MultiHeadAttention --- */
+
+/* As many heads of keys as of queries, the rotation before it, the mask as a
+ * tensor. */
+static int take_mha(struct onnx_decoder *d, struct onnx_layer *l,
+                    struct onnx_node *n, uint64_t width,
+                    struct onnx_value **ret_in, struct err *e)
+{
+    int64_t heads = onnx_attr_int(n, "num_heads", 0);
+    RETERR(onnx_take(n, "num_heads scale", 8, e));
+    if (heads < 1 || heads > MODEL_DIM_MAX || onnx_in(n, 3) != NULL ||
+        onnx_in(n, 4) != NULL || onnx_in(n, 5) == NULL) {
+        return onnx_not(n, e, "a form of attention that is not converted");
+    }
+    l->n_heads = l->n_kv = (uint32_t)heads;
+    l->score_scale = onnx_attr_float(n, "scale", 0);
+    l->rotation = UINT32_MAX;
+    RETERR(read_head(n, width, l, e));
+    RETERR(take_states(d, l, n, 6, 2, e));
+    if (d->mask_tensor != NULL && d->mask_tensor != onnx_in(n, 5)) {
+        return onnx_not(n, e, "layers with different masks");
+    }
+    RETERR(onnx_match_mask(d, onnx_in(n, 5), e));
+    return take_qkv(d, l, n, ret_in, e);
+}
+
 /* --- the convolution --- */
 
 static int take_swap(struct onnx_value *v, struct onnx_value **ret,
@@ -494,6 +520,7 @@ bool onnx_is_mixer(const struct onnx_value *branch)
 {
     const struct onnx_value *v = read_by(branch);
     return onnx_made_by(v, "GroupQueryAttention") != NULL ||
+           onnx_made_by(v, "MultiHeadAttention") != NULL ||
            onnx_made_by(v, "Transpose") != NULL;
 }
 
@@ -507,10 +534,12 @@ int onnx_mixer(struct onnx_decoder *d, struct onnx_layer *l,
         return take_short_conv(d, l, &out, ret_in, e);
     }
     struct onnx_node *n = onnx_made_by(out.in, "GroupQueryAttention");
-    if (n == NULL || out.in->out != 0) {
+    struct onnx_node *plain = onnx_made_by(out.in, "MultiHeadAttention");
+    if ((n == NULL && plain == NULL) || out.in->out != 0) {
         return onnx_not(out.node, e, "what it reads is no attention");
     }
     l->slots[ONNX_S_O] = out.w;
     l->slots[ONNX_S_O_BIAS] = out.bias;
-    return take_gqa(d, l, n, out.w.cols, ret_in, e);
+    return n != NULL ? take_gqa(d, l, n, out.w.cols, ret_in, e)
+                     : take_mha(d, l, plain, out.w.cols, ret_in, e);
 }

@@ -441,6 +441,21 @@ static int take_layers(struct onnx_decoder *d, struct onnx_node *stream,
     return n > 0 ? 0 : err_set(e, ERR_ONNX_GRAPH, "the graph has no layers");
 }
 
+/* The mask reads the length of a state that is a layer's keys. */
+static int check_mask_past(const struct onnx_decoder *d, struct err *e)
+{
+    for (uint32_t l = 0; d->mask_past != NULL && l < d->n_layers; l++) {
+        if (d->layers[l].past[0] == d->mask_past) {
+            return 0;
+        }
+    }
+    return d->mask_past == NULL
+               ? 0
+               : err_set(e, ERR_ONNX_GRAPH,
+                         "the mask reads '%.80s', which is no layer's state",
+                         d->mask_past->name);
+}
+
 static int check_all_seen(const struct onnx *m, struct err *e)
 {
     const struct onnx_graph *g = &m->graph;
@@ -529,6 +544,7 @@ int onnx_recover(struct onnx *m, struct onnx_decoder *ret, struct err *e)
     RETERR(check_opsets(m, e));
     RETERR(take_head(ret, &stream, e));
     RETERR(take_layers(ret, stream, e));
+    RETERR(check_mask_past(ret, e));
     RETERR(check_all_seen(m, e));
     ret->tied = same_rows(&ret->head, &ret->embd);
     return check_shapes(ret, e);

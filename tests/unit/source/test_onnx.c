@@ -607,6 +607,39 @@ static void halves(struct kit *k)
     kit_names(k, "gate,up", &n->n_output, &n->output);
 }
 
+/* A mask as a tensor is one that is known, or none. */
+static void own_mask(struct kit *k)
+{
+    Ox__Node *n = kit_find(k, "att");
+    n->op_type = kit_text(k, "MultiHeadAttention");
+    n->n_attribute = 1; /* num_heads */
+    kit_int(k, kit_node(k, k->g, "Cast", "mask", "bias"), "to", ONNX_FLOAT);
+    reread(k, "att", "q,k,v,,,bias,pk,pv");
+}
+static void deep_mask(struct kit *k)
+{
+    char from[16] = "bias";
+    char to[16];
+    own_mask(k);
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(to, sizeof(to), "b%d", i);
+        (void)kit_node(k, k->g, "Identity", from, to);
+        (void)snprintf(from, sizeof(from), "%s", to);
+    }
+    reread(k, "att", "q,k,v,,,b999,pk,pv");
+}
+static void wide_mask(struct kit *k)
+{
+    char list[64];
+    own_mask(k);
+    for (int i = 0; i < 6; i++) {
+        (void)snprintf(list, sizeof(list), "i%d", i);
+        kit_port(k, k->g, list, false);
+    }
+    (void)kit_node(k, k->g, "Sum", "i0,i1,i2,i3,i4,i5", "sum6");
+    reread(k, "att", "q,k,v,,,sum6,pk,pv");
+}
+
 /* Forms that other exports have: norms inside attention, one product for gate
  * and up. */
 static void other_forms(void **state)
@@ -679,6 +712,9 @@ static void explains_every_node(void **state)
         {inner_norms_eps, "norms of q and k are not converted"},
         {inner_norm_of_keys, "no vector"},
         {halves_swapped, "not gate and up"},
+        {own_mask, "a mask of 1 nodes that aned does not know"},
+        {deep_mask, "a mask deeper than"},
+        {wide_mask, "a mask of more than 4 inputs"},
     };
     for (size_t i = 0; i < countof(t); i++) {
         struct kit k;
