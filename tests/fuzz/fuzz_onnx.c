@@ -37,7 +37,8 @@ static const char *const ops[] = {
     "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization",
     "GroupQueryAttention", "RotaryEmbedding", "MatMulNBits",
     "GatherBlockQuantized", "DequantizeLinear", "CausalConvWithState", "Gemm",
-    "Div", "Tanh", "Greater", "ReduceMax",
+    "Div", "Tanh", "Greater", "ReduceMax", "MultiHeadAttention", "Tile", "Slice",
+    "Gelu", "Identity",
 };
 static const char *const attrs[] = {
     "num_heads", "kv_num_heads", "scale", "local_window_size", "softcap",

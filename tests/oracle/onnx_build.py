@@ -29,6 +29,7 @@ class Bundle:
         self.dtype = np.float16 if options.get("half") else np.float32
         self.elem = T.FLOAT16 if options.get("half") else T.FLOAT
         self.layers = options.get("layers", LAYERS)
+        self.wide = options.get("wide_norms", False)  # in fp32, the rest in halves
 
     # --- pieces ---
 
@@ -50,7 +51,15 @@ class Bundle:
         return self.random(*shape, scale=scale)
 
     def gamma(self, name, n):
-        return self.init(name, (1 + 0.3 * self.rng.standard_normal(n)).astype(self.dtype))
+        return self.init(name, (1 + 0.3 * self.rng.standard_normal(n)).astype(np.float32 if self.wide else self.dtype))
+
+    def cast(self, x, out, to):
+        return self.op("Cast", [x], out, to=to) if self.wide else x
+
+    def norm(self, name, x, n):
+        """A norm of its own; computed in fp32 it leaves the type to who reads it."""
+        return self.op("SimplifiedLayerNormalization", [self.cast(x, f"{name}.wide", T.FLOAT), self.gamma(f"{name}.w", n)],
+                       f"{name}.normed", epsilon=EPS, axis=-1, stash_type=1)
 
     def op(self, kind, inputs, out, n_out=1, domain="", **attrs):
         outs = [out] if isinstance(out, str) else out
@@ -133,9 +142,8 @@ class Bundle:
 
     def head_norm(self, name, x, heads):
         self.op("Reshape", [x, self.ints("to_heads", 0, -1, HEAD)], f"{name}.heads")
-        self.op("SimplifiedLayerNormalization", [f"{name}.heads", self.gamma(f"{name}.w", HEAD)], f"{name}.normed",
-                epsilon=EPS, axis=-1, stash_type=1)
-        return self.op("Reshape", [f"{name}.normed", self.ints(f"to_{heads}", 0, -1, heads * HEAD)], f"{name}.back")
+        x = self.cast(self.norm(name, f"{name}.heads", HEAD), f"{name}.narrow", self.elem)
+        return self.op("Reshape", [x, self.ints(f"to_{heads}", 0, -1, heads * HEAD)], f"{name}.back")
 
     def projections(self, p, x):
         o, q, kv = self.o, HEADS * HEAD, KV * HEAD
@@ -166,9 +174,13 @@ class Bundle:
         return self.linear(f"{p}.o", f"{p}.attn", D, HEADS * HEAD, bias=o.get("o_bias"))
 
     def mlp(self, p, x):
-        gate, up = self.linear(f"{p}.gate", x, FF, D), self.linear(f"{p}.up", x, FF, D)
+        if self.o.get("fused_mlp"):
+            gate, up = f"{p}.gate", f"{p}.up"
+            self.op("Split", [self.linear(f"{p}.gate_up", x, 2 * FF, D)], [gate, up], axis=-1, num_outputs=2)
+        else:
+            gate, up = self.linear(f"{p}.gate", x, FF, D), self.linear(f"{p}.up", x, FF, D)
         if self.o.get("gemma"):
-            act = self.op("FastGelu", [gate], f"{p}.act", domain=MS)
+            act = self.op("Gelu", [gate], f"{p}.act", approximate="tanh")
         else:
             self.op("Sigmoid", [gate], f"{p}.sigmoid")
             act = self.op("Mul", [gate, f"{p}.sigmoid"], f"{p}.act")
@@ -177,23 +189,30 @@ class Bundle:
     def post(self, name, x):
         if not self.o.get("gemma"):
             return x
-        return self.op("SimplifiedLayerNormalization", [x, self.gamma(f"{name}.w", D)], f"{name}.out", epsilon=EPS, axis=-1,
-                       stash_type=1)
+        return self.norm(name, x, D)
 
     def add_norm(self, name, stream, x, last=False):
         out, total = f"{name}.out", f"{name}.sum"
         self.op("SkipSimplifiedLayerNormalization", [stream, x, self.gamma(f"{name}.w", D)],
                 [out] if last else [out, "", "", total], domain=MS, epsilon=EPS)
-        return out, total
+        return self.cast(out, f"{name}.narrow", self.elem), total
 
     def embedding(self):
         w, form = self.weight("embed", VOCAB, D, scale=0.5), self.o.get("embed", "plain")
-        if self.o.get("shared8"):
-            ins = self.nbits("lm_head", w, 8)
-            self.op("Reshape", [ins[0], self.ints("table", VOCAB, D)], "table8")
-            self.op("GatherBlockQuantized", ["table8", "input_ids", ins[1]], "embedded", domain=MS, bits=8, block_size=32,
+        if self.o.get("shared"):
+            bits, block = self.o["shared"]
+            padded, out = -(-D // block) * block, "embedded" if D % block == 0 else "padded"
+            ins = self.nbits("lm_head", w, bits, block)
+            self.op("Reshape", [ins[0], self.ints("table", VOCAB, padded * bits // 8)], "table_rows")
+            self.op("GatherBlockQuantized", ["table_rows", "input_ids", *ins[1:]], out, domain=MS, bits=bits, block_size=block,
                     gather_axis=0, quantize_axis=1)
+            if out == "padded":
+                self.op("Slice", [out, self.ints("from", 0), self.ints("to", D), self.ints("last", -1)], "embedded")
             self.shared = ins
+        elif form == "tied":
+            self.tied = self.init("lm_head", w.T)
+            self.op("Transpose", [self.tied], "table", perm=[1, 0])
+            self.op("Gather", ["table", "input_ids"], "embedded")
         elif form == "plain":
             self.op("Gather", [self.init("embed", w), "input_ids"], "embedded")
         else:
@@ -229,11 +248,14 @@ class Bundle:
         self.op("GatherBlockQuantized", ins, "embedded", domain=MS, **attrs)
 
     def head(self, x):
-        if self.o.get("shared8"):
-            x = self.op("MatMulNBits", [x, *self.shared], "raw", domain=MS, K=D, N=VOCAB, bits=8, block_size=32,
+        if self.o.get("shared"):
+            bits, block = self.o["shared"]
+            x = self.op("MatMulNBits", [x, *self.shared], "raw", domain=MS, K=D, N=VOCAB, bits=bits, block_size=block,
                         accuracy_level=1)
         elif self.o.get("weights") == "qdq":
             x = self.linear("lm_head", x, VOCAB, D)
+        elif self.o.get("embed") == "tied":
+            x = self.op("MatMul", [x, self.tied], "raw")
         else:
             x = self.op("MatMul", [x, self.init("lm_head", self.weight("lm_head", VOCAB, D).T)], "raw")
         if self.o.get("caps"):
@@ -252,9 +274,10 @@ class Bundle:
         plain = self.tables("global", base, factors)
         local = self.tables("local", 1e4) if o.get("period") and o.get("qk_norm") else plain
         self.lengths()
-        stream = self.embedding()
+        stream = self.cast(self.embedding(), "embedded.wide", T.FLOAT)
         x = self.op("SimplifiedLayerNormalization", [stream, self.gamma("norm0", D)], "norm0.out", epsilon=EPS, axis=-1,
                     stash_type=1)
+        x = self.cast(x, "norm0.narrow", self.elem)
         for i in range(self.layers):
             p = f"layers.{i}"
             windowed = (i + 1) % o["period"] != 0 if o.get("period") else o.get("window", False)
@@ -286,7 +309,7 @@ def config(form, b):
     c = {"model_type": o.get("type", "llama"), "hidden_size": D, "intermediate_size": FF, "num_hidden_layers": b.layers,
          "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HEAD, "vocab_size": VOCAB,
          "max_position_embeddings": CONTEXT, "rms_norm_eps": EPS, "eos_token_id": 258, "bos_token_id": 257}
-    if form == "gemma3":
+    if form.startswith("gemma3"):
         rope = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
     return {**c, "rope_parameters": rope}
 

@@ -73,6 +73,20 @@ def test_bundle(aned, shared, tmp_path, name):
         assert faults(z, got) == [], backend
 
 
+def test_older_builder(aned, shared, tmp_path):
+    """Halves, a mask as a tensor, a rotation whose base no configuration says; ONNX Runtime computed in halves."""
+    folder = folder_of(shared, "genai-tiny-random-llama-fp16")
+    convert(aned, folder, tmp_path / "bundle")
+    for text in json.loads((folder / "expected_ort_1_30.json").read_text()):
+        tokens = text["prompt"] + text["generated"]
+        got = np.array(logits(aned, tmp_path / "bundle", tokens, tmp_path))[len(text["prompt"]) - 1 :]
+        for row, step in zip(got, text["steps"], strict=False):
+            ids, want = (np.array(x) for x in zip(*step["top8"], strict=True))
+            assert np.abs(row[ids.astype(int)] - want).max() <= LARGEST * np.abs(want).max()
+            assert np.abs(row[:16] - step["logits_first16"]).max() <= LARGEST * np.abs(want).max()
+            assert want[0] - want[1] < 0.002 or row.argmax() == step["argmax"]
+
+
 @pytest.mark.parametrize("name", BUNDLES)
 def test_rows(aned, shared, onnx_python, tmp_path, name):
     """Every tensor, bit for bit."""

@@ -65,10 +65,13 @@ static int take_head_norm(struct onnx_decoder *d, struct lane *a,
                           struct onnx_node *back, uint64_t heads,
                           struct err *e)
 {
-    struct onnx_value *v = onnx_in(back, 0);
+    struct onnx_value *v = NULL;
+    RETERR(onnx_unround(onnx_in(back, 0), &v, e));
     struct onnx_node *n = onnx_made_by(v, "SimplifiedLayerNormalization");
-    struct onnx_node *to =
-        n != NULL ? onnx_made_by(onnx_in(n, 0), "Reshape") : NULL;
+    if (n != NULL) {
+        RETERR(onnx_unround(onnx_in(n, 0), &v, e));
+    }
+    struct onnx_node *to = n != NULL ? onnx_made_by(v, "Reshape") : NULL;
     if (to == NULL || a->norm.rows > 0) {
         return onnx_not(back, e, "no norm of heads");
     }
@@ -191,8 +194,13 @@ static int check_lanes(const struct onnx_node *n, struct onnx_layer *l,
          (q->norm.cols != l->d_head || k->norm.cols != l->d_head))) {
         return onnx_not(n, e, "q and k do not come the same way");
     }
-    l->slots[ONNX_S_Q_NORM] = q->norm;
-    l->slots[ONNX_S_K_NORM] = k->norm;
+    if (q->norm.rows > 0 && l->slots[ONNX_S_Q_NORM].rows > 0) {
+        return onnx_not(n, e, "q and k are normed twice");
+    }
+    if (q->norm.rows > 0) {
+        l->slots[ONNX_S_Q_NORM] = q->norm;
+        l->slots[ONNX_S_K_NORM] = k->norm;
+    }
     return 0;
 }
 
@@ -300,6 +308,35 @@ static int read_head(const struct onnx_node *n, uint64_t width,
     return 0;
 }
 
+/* Inputs that change what is computed, and are not converted. */
+static int refuse_inputs(const struct onnx_node *n, struct err *e)
+{
+    for (size_t i = 9; i < 14; i++) {
+        if (onnx_in(n, i) != NULL) {
+            return onnx_not(n, e, "input %zu '%.80s' is not understood", i,
+                            onnx_in(n, i)->name);
+        }
+    }
+    return 0;
+}
+
+/* Norms of q and k inside attention, before its rotation. */
+static int take_inner_norms(const struct onnx_decoder *d, struct onnx_layer *l,
+                            const struct onnx_node *n, struct err *e)
+{
+    if (onnx_in(n, 14) == NULL && onnx_in(n, 15) == NULL) {
+        return 0;
+    }
+    RETERR(onnx_vector(onnx_in(n, 14), &l->slots[ONNX_S_Q_NORM], e));
+    RETERR(onnx_vector(onnx_in(n, 15), &l->slots[ONNX_S_K_NORM], e));
+    return l->slots[ONNX_S_Q_NORM].cols == l->d_head &&
+                   l->slots[ONNX_S_K_NORM].cols == l->d_head &&
+                   onnx_attr_float(n, "qk_norm_epsilon", 1e-6f) == d->eps &&
+                   onnx_attr_int(n, "do_rotary", 0) == 1
+               ? 0
+               : onnx_not(n, e, "its norms of q and k are not converted");
+}
+
 static int take_gqa(struct onnx_decoder *d, struct onnx_layer *l,
                     struct onnx_node *n, uint64_t width,
                     struct onnx_value **ret_in, struct err *e)
@@ -307,10 +344,13 @@ static int take_gqa(struct onnx_decoder *d, struct onnx_layer *l,
     int64_t rotary = onnx_attr_int(n, "do_rotary", 0);
     RETERR(onnx_take(n,
                      "num_heads kv_num_heads scale local_window_size softcap "
-                     "do_rotary rotary_interleaved smooth_softmax qk_output",
-                     9, e));
+                     "do_rotary rotary_interleaved smooth_softmax qk_output "
+                     "sliding_window_cache qk_norm_epsilon",
+                     16, e));
+    RETERR(refuse_inputs(n, e));
     RETERR(read_numbers(n, l, e));
     RETERR(read_head(n, width, l, e));
+    RETERR(take_inner_norms(d, l, n, e));
     RETERR(take_states(d, l, n, 3, 2, e));
     RETERR(onnx_match_lengths(d, onnx_in(n, 5), onnx_in(n, 6), e));
     l->rotation = UINT32_MAX;
@@ -333,6 +373,32 @@ static int take_gqa(struct onnx_decoder *d, struct onnx_layer *l,
     l->slots[ONNX_S_QKV_BIAS] = packed.bias;
     *ret_in = packed.in;
     return 0;
+}
+
+/* --- MultiHeadAttention --- */
+
+/* As many heads of keys as of queries, the rotation before it, the mask as a
+ * tensor. */
+static int take_mha(struct onnx_decoder *d, struct onnx_layer *l,
+                    struct onnx_node *n, uint64_t width,
+                    struct onnx_value **ret_in, struct err *e)
+{
+    int64_t heads = onnx_attr_int(n, "num_heads", 0);
+    RETERR(onnx_take(n, "num_heads scale", 8, e));
+    if (heads < 1 || heads > MODEL_DIM_MAX || onnx_in(n, 3) != NULL ||
+        onnx_in(n, 4) != NULL || onnx_in(n, 5) == NULL) {
+        return onnx_not(n, e, "a form of attention that is not converted");
+    }
+    l->n_heads = l->n_kv = (uint32_t)heads;
+    l->score_scale = onnx_attr_float(n, "scale", 0);
+    l->rotation = UINT32_MAX;
+    RETERR(read_head(n, width, l, e));
+    RETERR(take_states(d, l, n, 6, 2, e));
+    if (d->mask_tensor != NULL && d->mask_tensor != onnx_in(n, 5)) {
+        return onnx_not(n, e, "layers with different masks");
+    }
+    RETERR(onnx_match_mask(d, onnx_in(n, 5), e));
+    return take_qkv(d, l, n, ret_in, e);
 }
 
 /* --- the convolution --- */
@@ -454,6 +520,7 @@ bool onnx_is_mixer(const struct onnx_value *branch)
 {
     const struct onnx_value *v = read_by(branch);
     return onnx_made_by(v, "GroupQueryAttention") != NULL ||
+           onnx_made_by(v, "MultiHeadAttention") != NULL ||
            onnx_made_by(v, "Transpose") != NULL;
 }
 
@@ -467,10 +534,12 @@ int onnx_mixer(struct onnx_decoder *d, struct onnx_layer *l,
         return take_short_conv(d, l, &out, ret_in, e);
     }
     struct onnx_node *n = onnx_made_by(out.in, "GroupQueryAttention");
-    if (n == NULL || out.in->out != 0) {
+    struct onnx_node *plain = onnx_made_by(out.in, "MultiHeadAttention");
+    if ((n == NULL && plain == NULL) || out.in->out != 0) {
         return onnx_not(out.node, e, "what it reads is no attention");
     }
     l->slots[ONNX_S_O] = out.w;
     l->slots[ONNX_S_O_BIAS] = out.bias;
-    return take_gqa(d, l, n, out.w.cols, ret_in, e);
+    return n != NULL ? take_gqa(d, l, n, out.w.cols, ret_in, e)
+                     : take_mha(d, l, plain, out.w.cols, ret_in, e);
 }

@@ -67,6 +67,7 @@ static int take_norm(struct onnx_decoder *d, struct onnx_value *h,
                      struct onnx_rows *w, struct onnx_value **ret_of,
                      struct err *e)
 {
+    RETERR(onnx_unround(h, &h, e));
     struct onnx_node *n = h != NULL ? h->node : NULL;
     if (n == NULL || !is_norm(n) || h->out != 0) {
         return onnx_not(n, e, "a norm is needed here");
@@ -77,7 +78,7 @@ static int take_norm(struct onnx_decoder *d, struct onnx_value *h,
     }
     RETERR(onnx_take(n, "epsilon axis stash_type", 2, e));
     RETERR(take_eps(d, n, e));
-    *ret_of = onnx_in(n, 0);
+    RETERR(onnx_unround(onnx_in(n, 0), ret_of, e));
     return onnx_vector(onnx_in(n, 1), w, e);
 }
 
@@ -87,6 +88,7 @@ static int take_pre_norm(struct onnx_decoder *d, struct onnx_value *h,
                          struct err *e)
 {
     struct onnx_value *of = NULL;
+    RETERR(onnx_unround(h, &h, e));
     if (h != NULL && is_skip(h->node) && h->out == 0) {
         struct onnx_node *n = h->node;
         RETERR(onnx_take(n, "epsilon", 3, e));
@@ -149,6 +151,38 @@ static int take_act(struct onnx_decoder *d, struct onnx_value *v,
                : onnx_not(n, e, "layers with different activations");
 }
 
+/* gate and up: products of their own, or the halves of one. */
+static int take_halves(struct onnx_value *a, struct onnx_value *b,
+                       struct onnx_linear *gate, struct onnx_linear *up,
+                       struct err *e)
+{
+    struct onnx_node *n = onnx_made_by(a, "Split");
+    int64_t to[2] = {0, 0};
+    if (n == NULL) {
+        RETERR(onnx_linear(a, gate, e));
+        return onnx_linear(b, up, e);
+    }
+    int64_t axis = onnx_attr_int(n, "axis", 0);
+    RETERR(onnx_take(n, "axis num_outputs", 2, e));
+    RETERR(onnx_linear(onnx_in(n, 0), gate, e));
+    bool even = onnx_in(n, 1) == NULL && onnx_attr_int(n, "num_outputs", 2) == 2;
+    uint64_t half = gate->w.rows / 2;
+    if (!even) {
+        even = onnx_const_ints(onnx_in(n, 1), to, 2) == 2 && to[0] == to[1] &&
+               to[0] == (int64_t)half;
+    }
+    if (!even || gate->w.rows % 2 != 0 || (axis != -1 && axis != 2) ||
+        n->n_out != 2 || b == NULL || b->node != n || a->out != 0 ||
+        b->out != 1) {
+        return onnx_not(n, e, "its parts are not gate and up");
+    }
+    gate->w.rows = half;
+    gate->w.bytes /= 2;
+    *up = *gate;
+    up->w.first = gate->w.first + half;
+    return 0;
+}
+
 static int take_ffn(struct onnx_decoder *d, struct onnx_layer *l,
                     struct onnx_value *branch, struct onnx_value **ret_in,
                     struct err *e)
@@ -172,8 +206,7 @@ static int take_ffn(struct onnx_decoder *d, struct onnx_layer *l,
     if (act == NULL) {
         return onnx_not(mul, e, "neither side is an activation aned knows");
     }
-    RETERR(onnx_linear(act, &gate, e));
-    RETERR(onnx_linear(other, &up, e));
+    RETERR(take_halves(act, other, &gate, &up, e));
     if (gate.in != up.in || gate.w.rows != up.w.rows ||
         gate.w.cols != up.w.cols || down.w.cols != gate.w.rows) {
         return onnx_not(mul, e, "gate, up and down do not fit together");
@@ -199,11 +232,13 @@ static bool is_branch(const struct onnx_value *v)
 /* The stream of node `sum` is another stream and what is added to it. */
 static int split(struct onnx_node *sum, struct block *ret, struct err *e)
 {
-    struct onnx_value *a = onnx_in(sum, 0);
-    struct onnx_value *b = onnx_in(sum, 1);
+    struct onnx_value *a = NULL;
+    struct onnx_value *b = NULL;
     if (!is_skip(sum)) {
         RETERR(onnx_take(sum, "", 2, e));
     }
+    RETERR(onnx_unround(onnx_in(sum, 0), &a, e));
+    RETERR(onnx_unround(onnx_in(sum, 1), &b, e));
     if (is_branch(a) == is_branch(b)) {
         return onnx_not(sum, e, "aned cannot tell which side is the layer's");
     }
@@ -253,10 +288,31 @@ static int take_block(struct onnx_decoder *d, struct onnx_layer *l, bool ffn,
 
 /* --- both ends --- */
 
+/* The first numbers of each row: blocks of the output matrix are padded. */
+static int take_slice(struct onnx_node *n, uint64_t *ret_width,
+                      struct onnx_node **ret, struct err *e)
+{
+    int64_t from = -1;
+    int64_t to = 0;
+    int64_t axis = 0;
+    struct onnx_value *of = onnx_in(n, 0);
+    RETERR(onnx_take(n, "", 4, e));
+    if (onnx_const_ints(onnx_in(n, 1), &from, 1) != 1 || from != 0 ||
+        onnx_const_ints(onnx_in(n, 2), &to, 1) != 1 || to < 1 ||
+        to > MODEL_DIM_MAX || onnx_const_ints(onnx_in(n, 3), &axis, 1) != 1 ||
+        (axis != -1 && axis != 2) || of == NULL || of->node == NULL) {
+        return onnx_not(n, e, "it does not cut rows to their first numbers");
+    }
+    *ret_width = (uint64_t)to;
+    *ret = of->node;
+    return 0;
+}
+
 static int take_embedding(struct onnx_decoder *d, struct onnx_node *n,
                           struct err *e)
 {
     struct onnx_value *ids = NULL;
+    uint64_t width = 0;
     d->embed_scale = 1;
     if (onnx_is(n, "Mul")) {
         struct onnx_value *a = onnx_in(n, 0);
@@ -270,10 +326,17 @@ static int take_embedding(struct onnx_decoder *d, struct onnx_node *n,
         }
         n = of->node;
     }
+    if (onnx_is(n, "Slice")) {
+        RETERR(take_slice(n, &width, &n, e));
+    }
     if (!onnx_is(n, "Gather") && !onnx_is(n, "GatherBlockQuantized")) {
         return onnx_not(n, e, "an embedding is needed here");
     }
     RETERR(onnx_table(n, &d->embd, &ids, e));
+    if (width > d->embd.cols) {
+        return onnx_not(n, e, "its rows are shorter than what is cut of them");
+    }
+    d->embd.cols = width > 0 ? width : d->embd.cols;
     RETERR(onnx_same_input(&d->ids, ids, n, e));
     d->vocab = (uint32_t)d->embd.rows;
     d->d_model = (uint32_t)d->embd.cols;
@@ -343,10 +406,7 @@ static int take_head(struct onnx_decoder *d, struct onnx_node **ret_stream,
     struct onnx_value *v = NULL;
     struct onnx_linear head = {0};
     RETERR(find_logits(d->m, &v, e));
-    if (onnx_made_by(v, "Cast") != NULL) {
-        RETERR(onnx_take(v->node, "to saturate", 1, e));
-        v = onnx_in(v->node, 0);
-    }
+    RETERR(onnx_unround(v, &v, e));
     RETERR(take_cap(d, &v, e));
     RETERR(onnx_linear(v, &head, e));
     if (head.bias.rows > 0) {
@@ -381,6 +441,21 @@ static int take_layers(struct onnx_decoder *d, struct onnx_node *stream,
     return n > 0 ? 0 : err_set(e, ERR_ONNX_GRAPH, "the graph has no layers");
 }
 
+/* The mask reads the length of a state that is a layer's keys. */
+static int check_mask_past(const struct onnx_decoder *d, struct err *e)
+{
+    for (uint32_t l = 0; d->mask_past != NULL && l < d->n_layers; l++) {
+        if (d->layers[l].past[0] == d->mask_past) {
+            return 0;
+        }
+    }
+    return d->mask_past == NULL
+               ? 0
+               : err_set(e, ERR_ONNX_GRAPH,
+                         "the mask reads '%.80s', which is no layer's state",
+                         d->mask_past->name);
+}
+
 static int check_all_seen(const struct onnx *m, struct err *e)
 {
     const struct onnx_graph *g = &m->graph;
@@ -398,7 +473,8 @@ static int check_all_seen(const struct onnx *m, struct err *e)
 static bool same_rows(const struct onnx_rows *a, const struct onnx_rows *b)
 {
     return a->rows == b->rows && a->cols == b->cols && a->q.p == b->q.p &&
-           a->q.type == b->q.type && a->scale.p == b->scale.p &&
+           a->first == b->first && a->q.type == b->q.type &&
+           a->scale.p == b->scale.p &&
            a->zero.p == b->zero.p && a->zero_const == b->zero_const &&
            a->q.row_step == b->q.row_step && a->q.col_step == b->q.col_step &&
            a->col_block == b->col_block && a->made == b->made;
@@ -468,6 +544,7 @@ int onnx_recover(struct onnx *m, struct onnx_decoder *ret, struct err *e)
     RETERR(check_opsets(m, e));
     RETERR(take_head(ret, &stream, e));
     RETERR(take_layers(ret, stream, e));
+    RETERR(check_mask_past(ret, e));
     RETERR(check_all_seen(m, e));
     ret->tied = same_rows(&ret->head, &ret->embd);
     return check_shapes(ret, e);

@@ -70,6 +70,8 @@ struct onnx_decoder {
     size_t n_rotations;
     struct onnx_rotation rotations[ONNX_ROTATIONS_MAX];
     const struct onnx_value *ids, *mask, *positions; /* inputs; may be NULL */
+    const struct onnx_value *mask_tensor; /* of all layers; NULL: none has one */
+    const struct onnx_value *mask_past;   /* the state whose length it reads */
 };
 
 /* Match m. Nodes that are understood become `seen`. Errors: ONNX_GRAPH, which
@@ -92,6 +94,10 @@ CHECKED int onnx_same_input(const struct onnx_value **at,
 /* v through casts between whole numbers; those are taken. */
 CHECKED int onnx_uncast(struct onnx_value *v, struct onnx_value **ret,
                         struct err *e);
+/* mask.c: v is causal, and leaves out what the input mask does; one for all
+ * layers. */
+CHECKED int onnx_match_mask(struct onnx_decoder *d, struct onnx_value *v,
+                            struct err *e);
 /* tables.c: the rotation of these tables, found or added. */
 CHECKED int onnx_rotation_of(struct onnx_decoder *d, struct onnx_value *cos,
                              struct onnx_value *sin, uint32_t *ret,

@@ -29,6 +29,26 @@ enum trait {
     T_UNEVEN = 1u << 12, /* layers of different heads or widths */
 };
 
+static const char *const trait_names[] = {
+    "convolutions",           "norms of q and k",      "norms after the rotation",
+    "norms after blocks",     "GELU",                  "scaled embeddings",
+    "biases of q, k and v",   "a bias of the output",  "windows on some layers",
+    "a rotation of a part",   "divided frequencies",   "caps",
+    "layers of different sizes"};
+
+static void describe(uint32_t traits, char *out, size_t size)
+{
+    size_t used = 0;
+    (void)snprintf(out, size, "nothing beyond the plain decoder");
+    for (size_t i = 0; i < countof(trait_names); i++) {
+        if ((traits >> i & 1) != 0 && used < size) {
+            int n = snprintf(out + used, size - used, "%s%s",
+                             used > 0 ? ", " : "", trait_names[i]);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    }
+}
+
 /* Traits that must be there, and that may be. The first row that fits, and
  * among those the one whose model_type is said. */
 static const struct family {
@@ -110,13 +130,16 @@ static int check_alike(const struct onnx_making *k, uint32_t *traits,
     return 0;
 }
 
-/* sqrt(width) as any of the types that exporters compute in. */
+/* sqrt(width) as any of the types that exporters compute in, or with two
+ * decimals (onnxruntime-genai's builder). */
 static bool is_sqrt(float v, uint32_t width)
 {
     float s = sqrtf((float)width);
     float b = half_float((half_bits(s) + 0x7fffu + (half_bits(s) >> 16 & 1)) &
                          0xffff0000u);
-    return fabsf(v / s - 1) < 1e-6f || v == half_round(s) || v == b;
+    float cents = (float)(floor((double)s * 100 + 0.5) / 100);
+    return fabsf(v / s - 1) < 1e-6f || v == half_round(s) || v == b ||
+           v == cents || v == half_round(cents);
 }
 
 static int check_scales(const struct onnx_making *k, uint32_t *traits,
@@ -124,7 +147,6 @@ static int check_scales(const struct onnx_making *k, uint32_t *traits,
 {
     const struct onnx_decoder *d = k->d;
     const struct onnx_layer *a = k->plain;
-    float usual = 1.0f / sqrtf((float)a->d_head);
     if (d->embed_scale != 1) {
         if (!is_sqrt(d->embed_scale, d->d_model)) {
             return err_set(e, ERR_ONNX_GRAPH,
@@ -133,12 +155,6 @@ static int check_scales(const struct onnx_making *k, uint32_t *traits,
                            (double)d->embed_scale);
         }
         *traits |= T_SCALED;
-    }
-    if (a->score_scale != 0 && fabsf(a->score_scale / usual - 1) > 1e-5f) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "attention scores times %g, not 1/sqrt(%u): not "
-                       "converted from a graph",
-                       (double)a->score_scale, a->d_head);
     }
     *traits |= a->score_cap > 0 || d->logit_cap > 0 ? T_CAPS : 0u;
     *traits |= d->act == ONNX_ACT_GELU_TANH ? T_GELU : 0u;
@@ -282,18 +298,40 @@ static int choose(struct onnx_making *k, uint32_t traits, struct err *e)
         found = found == NULL && type[0] == '\0' ? f : found;
     }
     if (found == NULL) {
+        char text[256];
+        describe(traits, text, sizeof(text));
         return err_set(e, ERR_ONNX_GRAPH,
-                       "no family that aned knows has this structure (traits "
-                       "%x)%s%.48s",
-                       traits, type[0] != '\0' ? " and is called " : "", type);
+                       "no family that aned knows has this structure (%s)%s"
+                       "%.48s",
+                       text, type[0] != '\0' ? " and is called " : "", type);
     }
     k->arch = found->arch;
     return 0;
 }
 
+/* Scores times 1/sqrt of a head, or in the largest Gemmas (convert/arch/
+ * families.c knows them by their layers) of the width by heads. */
+static int check_scale(const struct onnx_making *k, struct err *e)
+{
+    const struct onnx_layer *a = k->plain;
+    uint32_t layers = k->d->n_layers;
+    bool wide = (layers == 46 && strcmp(k->arch, "gemma2") == 0) ||
+                (layers == 62 && strcmp(k->arch, "gemma3") == 0);
+    float head = sqrtf((float)a->d_head);
+    float want = wide ? sqrtf((float)k->d->d_model / (float)a->n_heads) : head;
+    float is = a->score_scale != 0 ? a->score_scale : 1.0f / head;
+    return fabsf(is * want - 1) <= 1e-5f
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "attention scores times %g, not 1/sqrt(%g): not "
+                         "converted from a graph",
+                         (double)is, (double)(want * want));
+}
+
 static int check_choice(const struct onnx_making *k, struct err *e)
 {
     bool two = strcmp(k->arch, "gemma2") == 0;
+    RETERR(check_scale(k, e));
     if (two && k->local_every != 2) {
         return err_set(e, ERR_ONNX_GRAPH, "a gemma2 whose windows are not on "
                                           "every other layer");

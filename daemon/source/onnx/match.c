@@ -138,3 +138,17 @@ bool onnx_const_number(const struct onnx_value *v, float *ret)
     *ret = onnx_number(&g, 0);
     return true;
 }
+
+int onnx_unround(struct onnx_value *v, struct onnx_value **ret, struct err *e)
+{
+    for (unsigned i = 0; i < 4 && onnx_made_by(v, "Cast") != NULL; i++) {
+        int64_t to = onnx_attr_int(v->node, "to", 0);
+        if (to != ONNX_FLOAT && to != ONNX_FLOAT16 && to != ONNX_BFLOAT16) {
+            break;
+        }
+        RETERR(onnx_take(v->node, "to saturate", 1, e));
+        v = onnx_in(v->node, 0);
+    }
+    *ret = v;
+    return 0;
+}

@@ -38,6 +38,10 @@ size_t onnx_const_ints(const struct onnx_value *v, int64_t *out, size_t max);
 /* v is a constant of one number. */
 CHECKED bool onnx_const_number(const struct onnx_value *v, float *ret);
 
+/* v through casts between types of floats, which only round; they are taken. */
+CHECKED int onnx_unround(struct onnx_value *v, struct onnx_value **ret,
+                         struct err *e);
+
 /* --- weights.c --- */
 
 /* A product with a matrix, and what is added to it. */

@@ -2,8 +2,8 @@
  *
  * Column i turns by angle p * t[i] at position p. t[i] is measured at positions
  * 1, 2, 4, ... : each measurement is off by no more than the one before
- * foretells, and the last one has the whole length of the table as its lever,
- * so tables of halves give frequencies as well as they hold them. Then t[i] =
+ * foretells; then all positions together, by least squares, so that tables of
+ * halves give frequencies as well as they hold them. Then t[i] =
  * base^(-2i/dim) / divisor[i], with the configuration's base, or with the one
  * that makes every divisor 1. In the end every number of the tables is computed
  * and compared.
@@ -70,8 +70,14 @@ static bool measure(struct table *x, uint32_t i)
         }
         t += (d + d * d * d / 6) / (double)p;
     }
-    x->t[i] = t;
-    return t > -x->eps && t < 3.2;
+    double sum = 0; /* least squares over all positions */
+    double weight = 0;
+    for (uint64_t p = 1; p < x->positions; p++) {
+        sum += (double)p * off(x, p, i, (double)p * t);
+        weight += (double)p * (double)p;
+    }
+    x->t[i] = t + sum / weight;
+    return x->t[i] > -x->eps && x->t[i] < 3.2;
 }
 
 static int no_rotation(const struct onnx_tensor *t, const char *why,
@@ -148,6 +154,18 @@ static int check_table(const struct table *x, const struct onnx_tensor *cos,
     return 0;
 }
 
+/* The number with the fewest digits that is near enough. */
+static double rounded(double v, double may)
+{
+    for (double unit = 1e12; unit >= 1; unit /= 10) {
+        double r = floor(v / unit + 0.5) * unit;
+        if (fabs(r / v - 1) <= may) {
+            return r;
+        }
+    }
+    return v;
+}
+
 /* The base for which every divisor is 1; 0: there is none. */
 static double fit_base(const struct table *x)
 {
@@ -155,10 +173,9 @@ static double fit_base(const struct table *x)
     if (last == 0 || !(x->t[last] > 0)) {
         return 0;
     }
-    double base =
-        fmath_exp(-fmath_log(x->t[last]) * (double)x->half / (double)last);
-    double whole = floor(base + 0.5);
-    base = fabs(whole / base - 1) < 1e-4 ? whole : base;
+    double base = rounded(
+        fmath_exp(-fmath_log(x->t[last]) * (double)x->half / (double)last),
+        x->eps > 1e-5 ? 1e-3 : 1e-5);
     for (uint32_t i = 0; i < x->half; i++) {
         double t = frequency(base, i, x->half);
         if (fabs(x->t[i] / t - 1) > slack(x, t) + 1e-5) {

@@ -136,6 +136,7 @@ static void by_elements(const struct onnx_rows *m, uint64_t row, uint64_t n,
 static void decode(const struct onnx_rows *m, uint64_t row, uint64_t n,
                    float *out)
 {
+    row += m->first;
     if (m->q.col_step == 1) {
         for (uint64_t i = 0; i < n; i++) {
             by_runs(m, row + i, out + i * m->cols);

@@ -20,6 +20,7 @@ struct onnx_grid {
 
 struct onnx_rows {
     uint64_t rows, cols;
+    uint64_t first; /* of the tables' rows: this matrix begins there */
     uint64_t bytes; /* in the file, scales and zero points included */
     struct onnx_grid q;
     struct onnx_grid scale, zero;     /* of (r / row_block, c / col_block) */

@@ -572,6 +572,109 @@ static void ffn_bias(struct kit *k)
     (void)kit_node(k, k->g, "Add", "raw,c", "up");
 }
 
+static void inner_norms(struct kit *k)
+{
+    (void)kit_floats(k, k->g, "qn", 0, KIT_HEAD);
+    (void)kit_floats(k, k->g, "kn", 0, KIT_HEAD);
+    reread(k, "att", "q,k,v,pk,pv,less,total,cos,sin,,,,,,qn,kn");
+}
+static void inner_norms_eps(struct kit *k)
+{
+    inner_norms(k);
+    kit_float(k, kit_find(k, "att"), "qk_norm_epsilon", 1e-5f);
+}
+static void inner_norm_of_keys(struct kit *k)
+{
+    inner_norms(k);
+    reread(k, "att", "q,k,v,pk,pv,less,total,cos,sin,,,,,,,kn");
+}
+/* gate and up as the halves of one product, in the wrong order */
+static void halves_swapped(struct kit *k)
+{
+    (void)kit_floats(k, k->g, "wgu", KIT_WIDTH, 2 * KIT_FF);
+    kit_find(k, "gate")->output[0] = kit_text(k, "both_of");
+    reread(k, "both_of", "h2,wgu");
+    Ox__Node *n = kit_find(k, "up");
+    n->op_type = kit_text(k, "Split");
+    kit_names(k, "both_of", &n->n_input, &n->input);
+    kit_names(k, "up,gate", &n->n_output, &n->output);
+    kit_int(k, n, "axis", -1);
+}
+static void halves(struct kit *k)
+{
+    halves_swapped(k);
+    Ox__Node *n = kit_find(k, "up");
+    kit_names(k, "gate,up", &n->n_output, &n->output);
+}
+
+/* A mask as a tensor is one that is known, or none. */
+static void own_mask(struct kit *k)
+{
+    Ox__Node *n = kit_find(k, "att");
+    n->op_type = kit_text(k, "MultiHeadAttention");
+    n->n_attribute = 1; /* num_heads */
+    kit_int(k, kit_node(k, k->g, "Cast", "mask", "bias"), "to", ONNX_FLOAT);
+    reread(k, "att", "q,k,v,,,bias,pk,pv");
+}
+static void deep_mask(struct kit *k)
+{
+    char from[16] = "bias";
+    char to[16];
+    own_mask(k);
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(to, sizeof(to), "b%d", i);
+        (void)kit_node(k, k->g, "Identity", from, to);
+        (void)snprintf(from, sizeof(from), "%s", to);
+    }
+    reread(k, "att", "q,k,v,,,b999,pk,pv");
+}
+static void wide_mask(struct kit *k)
+{
+    char list[64];
+    own_mask(k);
+    for (int i = 0; i < 6; i++) {
+        (void)snprintf(list, sizeof(list), "i%d", i);
+        kit_port(k, k->g, list, false);
+    }
+    (void)kit_node(k, k->g, "Sum", "i0,i1,i2,i3,i4,i5", "sum6");
+    reread(k, "att", "q,k,v,,,sum6,pk,pv");
+}
+
+/* Forms that other exports have: norms inside attention, one product for gate
+ * and up. */
+static void other_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        change_fn *change;
+        const char *arch, *tensor;
+        uint64_t rows;
+    } t[] = {{inner_norms, "qwen3", "blk.0.attn_k_norm.weight", 1},
+             {halves, "llama", "blk.0.ffn_up.weight", KIT_FF}};
+    for (size_t i = 0; i < countof(t); i++) {
+        struct kit k;
+        struct err e = {0};
+        struct gguf *g = NULL;
+        const char *arch = NULL;
+        float row[KIT_WIDTH];
+        kit_decoder(&k);
+        t[i].change(&k);
+        unit_ok(make(&k, &arch, &g, &e), &e);
+        assert_string_equal(arch, t[i].arch);
+        const struct gguf_tensor *x = gguf_tensor(g, t[i].tensor);
+        assert_int_equal(x->rows, t[i].rows);
+        if (i == 1) { /* (inputs, gate and up): row r of up is column FF + r */
+            unit_ok(gguf_rows(x, 5, 1, row, &e), &e);
+            const float *w = (const void *)kit_weight(&k, "wgu")->raw_data.data;
+            for (size_t c = 0; c < KIT_WIDTH; c++) {
+                assert_true(row[c] == w[c * 2 * KIT_FF + KIT_FF + 5]);
+            }
+        }
+        gguf_close(g);
+        arena_fini(&k.a);
+    }
+}
+
 static void explains_every_node(void **state)
 {
     (void)state;
@@ -606,6 +709,12 @@ static void explains_every_node(void **state)
         {q_of_stream, "do not fit together"},
         {head_bias, "bias of the logits"},
         {ffn_bias, "biases of a feed-forward"},
+        {inner_norms_eps, "norms of q and k are not converted"},
+        {inner_norm_of_keys, "no vector"},
+        {halves_swapped, "not gate and up"},
+        {own_mask, "a mask of 1 nodes that aned does not know"},
+        {deep_mask, "a mask deeper than"},
+        {wide_mask, "a mask of more than 4 inputs"},
     };
     for (size_t i = 0; i < countof(t); i++) {
         struct kit k;
@@ -628,7 +737,8 @@ int main(void)
         cmocka_unit_test(n_bits_by_hand),  cmocka_unit_test(n_bits_refused),
         cmocka_unit_test(dequantise_linear), cmocka_unit_test(halves_and_gemm),
         cmocka_unit_test(migraphx_n_bits), cmocka_unit_test(openvino_tables),
-        cmocka_unit_test(finds_a_decoder), cmocka_unit_test(explains_every_node),
+        cmocka_unit_test(finds_a_decoder), cmocka_unit_test(other_forms),
+        cmocka_unit_test(explains_every_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
