@@ -42,28 +42,33 @@ static struct mil_value *lower_index(struct ctx *c)
     return v;
 }
 
-static struct mil_value *as_number(struct ctx *c, const char *what,
-                                   struct mil_value *x)
+/* a where cond is true, else b; one of them has the result's shape: some infer
+ * it from them alone. */
+static struct mil_value *pick(struct ctx *c, const char *what,
+                              struct mil_value *cond, struct mil_value *a,
+                              struct mil_value *b)
 {
-    return mil_op(c->p, c->f, "cast", draw_named(c, what), "x", x, "dtype",
-                  mil_str(c->p, c->f, "fp16"), NULL);
+    return mil_op(c->p, c->f, "select", draw_named(c, what), "cond", cond, "a",
+                  a, "b", b, NULL);
 }
 
-/* Which experts are among the n_top best: bool [1, E, T, 1]. */
+/* Which experts are among the n_top best: bool [1, E, T, 1]. A cast from bool
+ * would split the program; picking among numbers does not. */
 static struct mil_value *choose(struct ctx *c, struct mil_value *keys)
 {
     static const int32_t perm[4] = {0, 3, 2, 1};
     struct mil_value *others = mil_op(
         c->p, c->f, "transpose", draw_named(c, "router_others"), "x", keys,
         "perm", mil_i32s(c->p, c->f, 4, perm), NULL);
-    struct mil_value *more =
-        draw_binary(c, "greater", "router_more", others, keys);
-    more = as_number(c, "router_more_n", more);
+    struct mil_value *first =
+        draw_binary(c, "mul", "router_zeros", others, draw_f16(c, 0));
+    first = draw_binary(c, "add", "router_first", lower_index(c), first);
     struct mil_value *same =
         draw_binary(c, "greater_equal", "router_same", others, keys);
-    same = as_number(c, "router_same_n", same);
-    same = draw_binary(c, "mul", "router_first", same, lower_index(c));
-    more = draw_binary(c, "maximum", "router_better", more, same);
+    same = pick(c, "router_tied", same, first, draw_f16(c, 0));
+    struct mil_value *more =
+        draw_binary(c, "greater", "router_more", others, keys);
+    more = pick(c, "router_better", more, draw_f16(c, 1), same);
     struct mil_value *rank =
         draw_reduce(c, "reduce_sum", "router_rank", more, 3);
     return draw_binary(c, "less", "router_chosen", rank,
@@ -81,8 +86,7 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
             c, "router_bias", layer_vector(c->w, SLOT_ROUTER_BIAS));
         struct mil_value *keys = draw_binary(c, "add", "router_keys", s, bias);
         struct mil_value *chosen = choose(c, keys);
-        chosen = as_number(c, "router_chosen_n", chosen);
-        s = draw_binary(c, "mul", "router_kept", s, chosen);
+        s = pick(c, "router_kept", chosen, s, draw_f16(c, 0));
         struct mil_value *sum =
             draw_reduce(c, "reduce_sum", "router_sum", s, 1);
         sum = draw_binary(c, "add", "router_sum_min", sum,
@@ -101,8 +105,7 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
         g = draw_slice(c, "router_gates", g, 1, 0, (int32_t)c->l->n_experts);
     } else {
         struct mil_value *chosen = choose(c, scores);
-        g = mil_op(c->p, c->f, "select", draw_named(c, "router_kept"), "cond",
-                   chosen, "a", scores, "b", draw_f16(c, SCORE_OUT), NULL);
+        g = pick(c, "router_kept", chosen, scores, draw_f16(c, SCORE_OUT));
         g = mil_op(c->p, c->f, "softmax", draw_named(c, "router_gates"), "x", g,
                    "axis", mil_i32(c->p, c->f, 1), NULL);
     }
