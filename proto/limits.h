@@ -42,6 +42,10 @@
 #define MODEL_EXPERT_GROUPS   32u     /* constants that hold a layer's experts */
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
+#define MODEL_LABELS_MAX      1024u /* classes of an encoder */
+#define MODEL_LABEL_BYTES_MAX 128u  /* of a label's name */
+#define MODEL_BAND_GROUPS     64u   /* heads of keys of an encoder's layer */
+#define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and
  * values of one text of that length are at most this part of the memory. The

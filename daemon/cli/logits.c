@@ -12,15 +12,17 @@
 #include "base/npy.h"
 #include "base/parse.h"
 #include "cli/cli.h"
-#include "engine/engine.h"
+#include "engine/encode.h"
 
 static const char usage[] =
     "usage: aned logits BUNDLE TOKENS.npy OUT.npy [options]\n"
     "\n"
     "Run the token ids in TOKENS.npy (1-D int32) through the model and write\n"
-    "the logits of every position to OUT.npy: float32 [n_tokens, vocab].\n"
+    "the logits of every position to OUT.npy: float32 [n_tokens, vocab], of an\n"
+    "encoder [n_tokens, labels].\n"
     "\n"
     "  --chunk N        rows a step, at most (default: what the model takes)\n"
+    "                   of an encoder: tokens a window\n"
     "  --threads N      CPU threads (default: all)\n"
     "  --backend B      cpu (default), interpreter or coreml\n"
     "  --isa NAME       kernels to run on: scalar, avx2, avxvnni, avx512, "
@@ -52,7 +54,7 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
     uint64_t n = 0;
     *ret = EXIT_USAGE;
     while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-        if (opt == 'c' && parse_u64(optarg, ENGINE_CHUNK_MAX, &n) &&
+        if (opt == 'c' && parse_u64(optarg, ENCODER_ROWS_MAX, &n) &&
             n > 0) {
             o->chunk = (uint32_t)n;
         } else if (opt == 't' && parse_u64(optarg, ENGINE_THREADS_MAX, &n) &&
@@ -118,10 +120,59 @@ static int read_tokens(const char *path, struct npy *ret, struct err *e)
     return 0;
 }
 
-/* The whole file, or none: what was there before goes first. */
-static int write_logits(const struct options *o, struct engine_seq *s,
-                        const struct npy *tokens, uint32_t vocab, struct err *e)
+static int on_tags(void *ctx, uint32_t first, uint32_t n, const float *logits,
+                   struct err *e)
 {
+    const struct sink *s = ctx;
+    (void)first; /* rows come in order */
+    return file_put(s->fd, logits, n * s->vocab * sizeof(*logits), FILE_HERE,
+                    "write logits", e);
+}
+
+/* A model of either kind; the other is NULL. */
+struct model {
+    struct engine *g;
+    struct engine_seq *s;
+    struct encoder *t;
+};
+
+static int open_model(const struct options *o, struct model *m, struct err *e)
+{
+    struct bundle *b = NULL;
+    RETERR(bundle_open(o->bundle, &b, e));
+    bool encoder = b->n_labels > 0;
+    bundle_close(b);
+    if (encoder) {
+        return encoder_open(o->bundle, &o->conf, &m->t, e);
+    }
+    RETERR(engine_open(o->bundle, &o->conf, &m->g, e));
+    return engine_seq_open(m->g, &m->s, e);
+}
+
+static int evaluate(const struct options *o, const struct model *m,
+                    const struct npy *tokens, struct sink *sink, struct err *e)
+{
+    uint32_t n = (uint32_t)tokens->count;
+    if (m->t != NULL) {
+        const struct encoder_run run = {.tokens = tokens->data,
+                                        .n = n,
+                                        .rows = o->chunk,
+                                        .fn = on_tags,
+                                        .ctx = sink};
+        return encoder_run(m->t, &run, e);
+    }
+    RETERR(engine_seq_expect(m->s, n, e));
+    uint32_t chunk = o->chunk < ENGINE_CHUNK_MAX ? o->chunk : ENGINE_CHUNK_MAX;
+    return engine_eval_rows(m->s, tokens->data, n, chunk, on_rows, sink, NULL,
+                            e);
+}
+
+/* The whole file, or none: what was there before goes first. */
+static int write_logits(const struct options *o, const struct model *m,
+                        const struct npy *tokens, struct err *e)
+{
+    uint32_t vocab = bundle_outputs(m->t != NULL ? encoder_bundle(m->t)
+                                                 : engine_bundle(m->g));
     const int64_t dims[2] = {tokens->dims[0], vocab};
     struct sink sink = {.vocab = vocab};
     sink.fd = open(o->out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -132,11 +183,7 @@ static int write_logits(const struct options *o, struct engine_seq *s,
     bool regular = fstat(sink.fd, &st) == 0 && S_ISREG(st.st_mode);
     int rc = npy_write_header(sink.fd, NPY_F32, 2, dims, e);
     if (rc == 0) {
-        rc = engine_seq_expect(s, (uint32_t)tokens->count, e);
-    }
-    if (rc == 0) {
-        rc = engine_eval_rows(s, tokens->data, (uint32_t)tokens->count,
-                              o->chunk, on_rows, &sink, NULL, e);
+        rc = evaluate(o, m, tokens, &sink, e);
     }
     if (close(sink.fd) != 0 && rc == 0) {
         rc = err_errno(e, errno, o->out);
@@ -152,8 +199,7 @@ int cli_logits(int argc, char **argv)
     struct options o = {0};
     struct err e;
     struct npy tokens = {0};
-    struct engine *g = NULL;
-    struct engine_seq *s = NULL;
+    struct model m = {0};
     int rc = 0;
     if (parse(argc, argv, &o, &rc) < 0) {
         return rc;
@@ -162,18 +208,15 @@ int cli_logits(int argc, char **argv)
     if (rc < 0) {
         return err_print(&e);
     }
-    rc = engine_open(o.bundle, &o.conf, &g, &e);
+    rc = open_model(&o, &m, &e);
     if (rc < 0) {
         goto out;
     }
-    rc = engine_seq_open(g, &s, &e);
-    if (rc < 0) {
-        goto out;
-    }
-    rc = write_logits(&o, s, &tokens, engine_bundle(g)->vocab, &e);
+    rc = write_logits(&o, &m, &tokens, &e);
 out:
-    engine_seq_close(s);
-    engine_close(g);
+    engine_seq_close(m.s);
+    engine_close(m.g);
+    encoder_close(m.t);
     npy_fini(&tokens);
     return rc < 0 ? err_print(&e) : EXIT_SUCCESS;
 }
