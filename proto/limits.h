@@ -45,6 +45,7 @@
 #define MODEL_LABELS_MAX      1024u /* classes of an encoder */
 #define MODEL_LABEL_BYTES_MAX 128u  /* of a label's name */
 #define MODEL_BAND_GROUPS     64u   /* heads of keys of an encoder's layer */
+#define TAGS_BYTES_MAX        MIB(128) /* of a text's path through its labels */
 #define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include "base/parse.h"
 #include "cli/cli.h"
 #include "engine/encode.h"
+#include "model/tags.h"
 
 static const char usage[] =
     "usage: aned logits BUNDLE TOKENS.npy OUT.npy [options]\n"
@@ -23,6 +26,12 @@ static const char usage[] =
     "\n"
     "  --chunk N        rows a step, at most (default: what the model takes)\n"
     "                   of an encoder: tokens a window\n"
+    "  --tags           of an encoder: OUT.npy has each token's label, int32,\n"
+    "                   along the likeliest path that is well formed\n"
+    "  --tag-biases A,B,C,D,E,F  what is added to a path's steps:\n"
+    "                   background_stay, background_to_start,\n"
+    "                   inside_to_continue, inside_to_end, end_to_background,\n"
+    "                   end_to_start (default: 0)\n"
     "  --threads N      CPU threads (default: all)\n"
     "  --backend B      cpu (default), interpreter or coreml\n"
     "  --isa NAME       kernels to run on: scalar, avx2, avxvnni, avx512, "
@@ -35,14 +44,33 @@ static const char usage[] =
 struct options {
     const char *bundle, *tokens, *out;
     uint32_t chunk;
+    bool tags;
+    float biases[TAGS_BIASES];
     struct engine_conf conf;
 };
+
+/* Six numbers. */
+static bool read_biases(const char *text, float out[TAGS_BIASES])
+{
+    char *end = NULL;
+    for (unsigned i = 0; i < TAGS_BIASES; i++) {
+        out[i] = strtof(text, &end);
+        bool last = i + 1 == TAGS_BIASES;
+        if (end == text || !isfinite(out[i]) || *end != (last ? '\0' : ',')) {
+            return false;
+        }
+        text = end + 1;
+    }
+    return true;
+}
 
 /* 0: continue; -1: end with exit code *ret. */
 static int parse(int argc, char **argv, struct options *o, int *ret)
 {
     static const struct option longs[] = {
         {"chunk",   required_argument, NULL, 'c'},
+        {"tags",    no_argument,       NULL, 'g'},
+        {"tag-biases", required_argument, NULL, 'v'},
         {"threads", required_argument, NULL, 't'},
         {"backend", required_argument, NULL, 'b'},
         {"isa",     required_argument, NULL, 'i'},
@@ -57,6 +85,10 @@ static int parse(int argc, char **argv, struct options *o, int *ret)
         if (opt == 'c' && parse_u64(optarg, ENCODER_ROWS_MAX, &n) &&
             n > 0) {
             o->chunk = (uint32_t)n;
+        } else if (opt == 'g') {
+            o->tags = true;
+        } else if (opt == 'v' && read_biases(optarg, o->biases)) {
+            o->tags = true;
         } else if (opt == 't' && parse_u64(optarg, ENGINE_THREADS_MAX, &n) &&
                    n > 0) {
             o->conf.threads = (unsigned)n;
@@ -120,7 +152,7 @@ static int read_tokens(const char *path, struct npy *ret, struct err *e)
     return 0;
 }
 
-static int on_tags(void *ctx, uint32_t first, uint32_t n, const float *logits,
+static int on_labels(void *ctx, uint32_t first, uint32_t n, const float *logits,
                    struct err *e)
 {
     const struct sink *s = ctx;
@@ -149,15 +181,65 @@ static int open_model(const struct options *o, struct model *m, struct err *e)
     return engine_seq_open(m->g, &m->s, e);
 }
 
+static int add_tags(void *ctx, uint32_t first, uint32_t n, const float *logits,
+                    struct err *e)
+{
+    (void)first;
+    return tags_add(ctx, logits, n, e);
+}
+
+/* The labels of the likeliest path, to the file. */
+static int put_tags(const struct options *o, const struct model *m,
+                    const struct npy *tokens, const struct sink *sink,
+                    struct err *e)
+{
+    const struct bundle *b = encoder_bundle(m->t);
+    uint32_t n = (uint32_t)tokens->count;
+    struct tags *t = NULL;
+    struct tags_path *p = NULL;
+    uint16_t *labels = calloc(n, sizeof(*labels));
+    int32_t *ids = calloc(n, sizeof(*ids));
+    struct encoder_run run = {
+        .tokens = tokens->data, .n = n, .rows = o->chunk, .fn = add_tags};
+    int rc = labels == NULL || ids == NULL
+                 ? err_set(e, ERR_NOMEM, "%u tokens", n)
+                 : 0;
+    if (rc < 0) {
+        goto out;
+    }
+    CHECK(tags_open(b->labels, b->n_labels, &t, e));
+    CHECK(tags_begin(t, n, o->biases, &p, e));
+    run.ctx = p;
+    CHECK(encoder_run(m->t, &run, e));
+    tags_end(p, labels, NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = labels[i];
+    }
+    rc = file_put(sink->fd, ids, n * sizeof(*ids), FILE_HERE, "write labels",
+                  e);
+out:
+    tags_free(p);
+    tags_close(t);
+    free(labels);
+    free(ids);
+    return rc;
+}
+
 static int evaluate(const struct options *o, const struct model *m,
                     const struct npy *tokens, struct sink *sink, struct err *e)
 {
     uint32_t n = (uint32_t)tokens->count;
+    if (o->tags && m->t == NULL) {
+        return bundle_want_kind(engine_bundle(m->g), true, e);
+    }
+    if (o->tags) {
+        return put_tags(o, m, tokens, sink, e);
+    }
     if (m->t != NULL) {
         const struct encoder_run run = {.tokens = tokens->data,
                                         .n = n,
                                         .rows = o->chunk,
-                                        .fn = on_tags,
+                                        .fn = on_labels,
                                         .ctx = sink};
         return encoder_run(m->t, &run, e);
     }
@@ -181,7 +263,8 @@ static int write_logits(const struct options *o, const struct model *m,
     }
     struct stat st;
     bool regular = fstat(sink.fd, &st) == 0 && S_ISREG(st.st_mode);
-    int rc = npy_write_header(sink.fd, NPY_F32, 2, dims, e);
+    int rc = o->tags ? npy_write_header(sink.fd, NPY_I32, 1, dims, e)
+                     : npy_write_header(sink.fd, NPY_F32, 2, dims, e);
     if (rc == 0) {
         rc = evaluate(o, m, tokens, &sink, e);
     }
