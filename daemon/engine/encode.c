@@ -47,6 +47,11 @@ const struct bundle *encoder_bundle(const struct encoder *g)
     return g->b;
 }
 
+const char *encoder_arith(const struct encoder *g)
+{
+    return g->shards[0].units[0].info.arith;
+}
+
 /* --- open, close --- */
 
 static int open_shards(struct encoder *g, const struct engine_conf *conf,

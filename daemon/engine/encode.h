@@ -17,6 +17,7 @@ CHECKED int encoder_open(const char *bundle_dir, const struct engine_conf *conf,
                          struct encoder **ret, struct err *e);
 void encoder_close(struct encoder *g); /* NULL is fine */
 const struct bundle *encoder_bundle(const struct encoder *g);
+const char *encoder_arith(const struct encoder *g); /* as engine_arith */
 
 /* What a text of n tokens is read in. */
 struct encoder_plan {
