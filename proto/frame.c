@@ -22,8 +22,8 @@ struct header {
 
 static bool type_known(uint16_t t)
 {
-    return (t >= FRAME_LOAD && t <= FRAME_GRAMMAR_DROP) ||
-           (t >= FRAME_READY && t <= FRAME_NOTICE) ||
+    return (t >= FRAME_LOAD && t <= FRAME_TAGS) ||
+           (t >= FRAME_READY && t <= FRAME_TAGS_DONE) ||
            (t >= FRAME_PROGRESS && t <= FRAME_OK) ||
            (t >= FRAME_CONVERT && t <= FRAME_CONVERT_REPORT);
 }

@@ -30,11 +30,13 @@ enum frame_type {
     FRAME_UNLOAD,
     FRAME_GRAMMAR,      /* msg_grammar */
     FRAME_GRAMMAR_DROP, /* the same without a text */
+    FRAME_TAGS,         /* msg_tags: an encoder's; CANCEL ends it */
     /* engine -> serve */
     FRAME_READY = 32,
     FRAME_STEP_DONE,
     FRAME_STATE_DONE, /* msg_state_done: state_* */
     FRAME_NOTICE,     /* msg_notice: unasked, before what it concerns */
+    FRAME_TAGS_DONE,  /* msg_tags_done */
     /* both kinds of child -> serve */
     FRAME_PROGRESS = 48, /* worker: JSON; engine: msg_progress */
     FRAME_ERROR,         /* msg_error */

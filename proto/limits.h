@@ -67,6 +67,14 @@
 #define MODEL_EXPERT_GROUPS   32u     /* constants that hold a layer's experts */
 #define MODEL_VOCAB_MAX       (1u << 20)
 #define MODEL_CONTEXT_MAX     (1u << 20) /* tokens */
+#define MODEL_LABELS_MAX      1024u /* classes of an encoder */
+#define MODEL_LABEL_BYTES_MAX 128u  /* of a label's name */
+#define MODEL_BAND_GROUPS     64u   /* heads of keys of an encoder's layer */
+#define TAGS_TOKENS_MAX       (1u << 17) /* of one text to be labelled */
+#define TAGS_INPUTS_MAX       256u       /* texts of one request */
+#define TAGS_QUEUE_MAX        64u        /* requests on one encoder */
+#define TAGS_BYTES_MAX        MIB(128) /* of a text's path through its labels */
+#define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and
  * values of one text of that length are at most this part of the memory. The

@@ -274,6 +274,29 @@ struct msg_state {
     struct msg_state_part parts[STATE_PARTS_MAX];
 };
 
+/* FRAME_TAGS: label a text. Answer: PROGRESS*, TAGS_DONE or ERROR. */
+#define MSG_TAGS_BIASES 6u /* model/tags.h */
+struct msg_tags {
+    float biases[MSG_TAGS_BIASES];
+    uint32_t n; /* 1 .. TAGS_TOKENS_MAX */
+    const int32_t *tokens; /* decoded: owned */
+};
+void msg_tags_put(struct buf *b, const struct msg_tags *m);
+CHECKED int msg_tags_get(const void *p, size_t n, struct msg_tags *ret,
+                         struct err *e);
+void msg_tags_fini(struct msg_tags *m);
+
+/* FRAME_TAGS_DONE: of each token */
+struct msg_tags_done {
+    uint32_t n;
+    uint16_t *labels; /* below MODEL_LABELS_MAX; owned when decoded */
+    float *probs;     /* 0..1; the same */
+};
+void msg_tags_done_put(struct buf *b, const struct msg_tags_done *m);
+CHECKED int msg_tags_done_get(const void *p, size_t n,
+                              struct msg_tags_done *ret, struct err *e);
+void msg_tags_done_fini(struct msg_tags_done *m); /* zeroed is fine */
+
 /* FRAME_STATE_DONE */
 struct msg_state_done {
     uint32_t seq;

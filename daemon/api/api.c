@@ -183,6 +183,10 @@
        "How far a model is from its source", NULL)                             \
     XX(GET, "/aned/v1/models/{name}/residency", api_model_residency, 0, ANED,  \
        "Where a model's operations run", NULL)                                 \
+    XX(POST, "/aned/v1/classify", api_classify, HTTP_CHAT_BODY_MAX, ANED,      \
+       "Find labelled spans in texts, with an encoder", NULL)                  \
+    XX(POST, "/aned/v1/redact", api_redact, HTTP_CHAT_BODY_MAX, ANED,          \
+       "The same, and the texts with placeholders in their place", NULL)       \
     XX(GET, "/aned/v1/residency", api_residency, 0, ANED,                      \
        "The verdicts on all models", NULL)
 

@@ -91,6 +91,9 @@ CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,
 
 /* page.c: the page for browsers, to a request that http_wants_page */
 void api_page(struct http_req *r);
+/* tags.c */
+void api_classify(struct http_req *r, const struct http_args *a);
+void api_redact(struct http_req *r, const struct http_args *a);
 /* native_streams.c */
 void api_streams_list(struct http_req *r, const struct http_args *a);
 /* native.c */

@@ -148,6 +148,7 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_O_BIAS,    WEIGHTS_BIAS,    1,                               false, false},
         {SLOT_Q_NORM,    qk,              q_gain * program_query_scale(y), true,  true },
         {SLOT_K_NORM,    qk,              k_gain,                          true,  true },
+        {SLOT_SINKS,     WEIGHTS_CHANNEL, 1,                               false, false},
         {SLOT_POST_ATTN, WEIGHTS_CHANNEL, post,                            true,  false},
         {SLOT_FFN_NORM,  WEIGHTS_CHANNEL, gain,                            true,  false},
         {SLOT_GATE_BIAS, WEIGHTS_BIAS,    1,                               false, false},
@@ -158,6 +159,7 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_ROUTER_SCALE, WEIGHTS_CHANNEL, gain / sqrtf((float)m->d->d_model), false, false},
         {SLOT_K_SCALE, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_ROUTER_BIAS, WEIGHTS_CHANNEL, 1, false, false},
+        {SLOT_ROUTER_ADD, WEIGHTS_BIAS, 1, false, false},
         {SLOT_EXPERT_SCALE, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_EXPERT_NORM, WEIGHTS_CHANNEL, gain, true, false},
         {SLOT_POST_DENSE, WEIGHTS_CHANNEL, gain, true, false},
@@ -211,6 +213,7 @@ struct pack {
     struct layer_weights *lw;
     struct weight matrix; /* of a head */
     const struct mil_const *norm;
+    const struct mil_const *bias; /* of labels; NULL: none */
 };
 
 static void put_meta(const struct emit *m, struct mil_program *p)
@@ -285,6 +288,10 @@ static int put_head(struct pack *k, struct mil_writer *w, struct err *e)
     RETERR(weights_vector(w, &d->global[SLOT_OUT_NORM], WEIGHTS_CHANNEL,
                           norm_gain(m->norm, d->d_model) * program_head_gain(d),
                           d->layers[0].gain_plus_one, NULL, &k->norm, e));
+    if (d->global[SLOT_OUT_BIAS].t != NULL) { /* labels are one slice */
+        RETERR(weights_vector(w, &d->global[SLOT_OUT_BIAS], WEIGHTS_BIAS, 1,
+                              false, NULL, &k->bias, e));
+    }
     return weights_matrix(&m->weights, w, arch_head(d), k->first,
                           k->last - k->first, NULL, &k->matrix, e);
 }
@@ -299,7 +306,8 @@ static void put_function(const struct pack *k, struct mil_program *p,
                          const char *name, int64_t t)
 {
     if (k->head) {
-        program_head(k->m, p, name, t, &k->matrix, k->norm);
+        const struct program_head h = {&k->matrix, k->norm, k->bias};
+        program_head(k->m, p, name, t, &h);
     } else {
         program_layers(k->m, p, name, t, k->first, k->last, k->lw);
     }
@@ -395,7 +403,7 @@ static struct pack pack_layers(struct emit *m, const char *name, uint32_t first,
 static struct pack pack_head(struct emit *m, const char *name, uint32_t first,
                              uint32_t last)
 {
-    must(first < last && last <= m->d->vocab);
+    must(first < last && last <= arch_outputs(m->d));
     return (struct pack){
         .m = m, .name = name, .head = true, .first = first, .last = last};
 }

@@ -45,7 +45,8 @@ int convert_choose_calibration(struct job *j, struct err *e)
         RETERR(calibrate_check_text(o->calibration, o->calibration_bytes, e));
     }
     bool asked = (want != NULL && !off) || o->calibration != NULL;
-    j->calibrates = asked || (!off && has_few_bits(j));
+    j->calibrates =
+        j->d.n_labels == 0 && (asked || (!off && has_few_bits(j)));
     if (!j->calibrates) {
         return 0;
     }

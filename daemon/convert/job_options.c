@@ -175,6 +175,12 @@ static uint32_t default_context(const struct job *j, const char **ret_by)
  * what the model, the profile and the memory allow. */
 int convert_choose_context(struct job *j, struct err *e)
 {
+    if (j->d.n_labels > 0) { /* what is read at once: the window reaches no
+                                farther, whatever the text's length */
+        j->emit.context = ENCODER_ROWS_MAX;
+        j->context_by = "model";
+        return 0;
+    }
     uint32_t own = j->d.context_train;
     uint32_t want = j->o->context;
     if (want > own) {

@@ -229,8 +229,38 @@ void convert_costs(struct job *j)
                                       head - head_left);
 }
 
+/* What only a model that writes has. */
+static int check_encoder(struct job *j, struct err *e)
+{
+    const struct convert_options *o = j->o;
+    bool calibrates = o->calibration != NULL ||
+                      (o->calibrate != NULL && strcmp(o->calibrate, "on") == 0);
+    const struct {
+        bool asked;
+        const char *what;
+    } none[] = {
+        {o->context > 0,        "--context: it reads texts of any length"},
+        {j->emit.host,          "--kv host: it keeps no keys"            },
+        {j->emit.argmax,        "--output argmax: tags need all labels"  },
+        {calibrates,            "--calibrate: not done for encoders yet" },
+        {convert_has_target(j), "a target: not done for encoders yet"    },
+    };
+    for (size_t i = 0; i < countof(none); i++) {
+        if (none[i].asked) {
+            return err_set(e, ERR_UNSUPPORTED, "%s is an encoder; no %s",
+                           j->d.arch->name, none[i].what);
+        }
+    }
+    return shape_of_encoder(o->shape,
+                            layer_block(j->d.kinds[LAYER_GLOBAL].window),
+                            &j->emit.shape, e);
+}
+
 int convert_decide(struct job *j, struct err *e)
 {
+    if (j->d.n_labels > 0) {
+        RETERR(check_encoder(j, e));
+    }
     RETERR(convert_check_forms(j, e));
     RETERR(gate_vocabulary(j->g, &j->result.notes, e));
     RETERR(convert_choose_context(j, e));
@@ -238,6 +268,11 @@ int convert_decide(struct job *j, struct err *e)
     RETERR(convert_choose_calibration(j, e));
     RETERR(convert_make_plan(j, e));
     RETERR(convert_check_target(j, e));
+    if (j->d.n_labels > 0 && j->plan.n_heads != 1) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%u labels do not fit one program of this profile",
+                       j->d.n_labels);
+    }
     convert_costs(j);
     return 0;
 }

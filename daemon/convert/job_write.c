@@ -82,7 +82,7 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     s->path = keep_str(&j->b, name);
     s->first = r->first;
     s->last = r->last;
-    s->t_min = shape->n > 0 ? shape->t[0] : 1;
+    s->t_min = shape->n > 0 ? shape->t[0] : program_rows_least(&j->d);
     s->t_max = shape_max(shape);
     s->n_functions = keep_functions(j, shape, &s->functions, &s->function_t);
     keep_ports(j, s);
@@ -104,7 +104,7 @@ static int write_head(struct job *j, uint32_t i, struct err *e)
     h->path = keep_str(&j->b, name);
     h->vocab_first = r->first;
     h->vocab_last = r->last;
-    h->t_min = shape.n > 0 ? shape.t[0] : 1;
+    h->t_min = shape.n > 0 ? shape.t[0] : program_rows_least(&j->d);
     h->t_max = shape_max(&shape);
     if (shape.n > 0) {
         h->n_functions =
@@ -231,10 +231,26 @@ static uint32_t dense_width(const struct decoder *d)
     return y->d_ff > 0 ? y->d_ff : (uint32_t)num_min(wide, MODEL_DIM_MAX);
 }
 
+/* An encoder's labels, and its biases where the source has a file of them. */
+static void fill_labels(struct job *j)
+{
+    struct bundle *b = &j->b;
+    b->n_labels = j->d.n_labels;
+    b->labels = keep_array(b, b->n_labels + 1, sizeof(*b->labels));
+    for (uint32_t i = 0; i < b->n_labels; i++) {
+        struct span s = arch_label(&j->d, i);
+        char *name = keep_array(b, s.n + 1, 1);
+        memcpy(name, s.p, s.n);
+        name[s.n] = '\0';
+        b->labels[i] = name;
+    }
+}
+
 void convert_describe(struct job *j)
 {
     const struct decoder *d = &j->d;
     struct bundle *b = &j->b;
+    fill_labels(j);
     b->known = j->known;
     b->n_known = j->n_known;
     b->format = BUNDLE_FORMAT;

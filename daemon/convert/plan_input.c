@@ -57,7 +57,7 @@ void plan_input_states(const struct layer *layers, bool host, uint32_t context,
 {
     for (uint32_t l = 0; l < ret->n_layers; l++) {
         const struct layer *y = &layers[l];
-        bool own = y->kv_from == l && y->n_kv > 0;
+        bool own = y->kv_from == l && y->n_kv > 0 && !y->both_sides;
         ret->layers[l].kv_from = y->kv_from;
         ret->layers[l].states = host || !own ? 0 : 2;
         ret->layers[l].state_bytes =
@@ -95,6 +95,10 @@ void plan_input_widths(const struct program_shape *s, struct plan_input *ret)
     ret->n_widths = ranged ? 2 : s->n;
     ret->widths[0] = 1;
     ret->widths[1] = SHAPE_RANGE_MAX;
+    if (s != NULL && s->block > 0) {
+        ret->widths[0] = s->block;
+        ret->widths[1] = ENCODER_ROWS_MAX;
+    }
     ret->n_head_widths = ret->n_widths;
     if (!ranged) {
         struct program_shape heads = {0};
@@ -109,13 +113,14 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
 {
     struct quant_spec head =
         quant_choice_for(f->forms, arch_head(d)->t->name);
-    uint64_t row = quant_bytes(quant_fit(head, d->vocab), d->vocab, d->d_model);
+    uint64_t outputs = arch_outputs(d);
+    uint64_t row = quant_bytes(quant_fit(head, outputs), outputs, d->d_model);
     *ret = (struct plan_input){
         .n_layers = d->n_layers,
-        .vocab = d->vocab,
+        .vocab = arch_outputs(d),
         .context = f->context,
         .row_elements = d->d_model,
-        .row_bytes = (row + d->vocab - 1) / d->vocab,
+        .row_bytes = (row + outputs - 1) / outputs,
         .head_bytes =
             blob(2 * (uint64_t)d->d_model) + (uint64_t)4 * BLOB_RECORD,
         .file_bytes = file_bytes(d, g, f) + TEXT_PROGRAM,

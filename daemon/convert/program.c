@@ -19,6 +19,9 @@
  * A short convolution has no state of its own in the program: what it reads of
  * earlier positions is an input and what it adds an output (program_conv.c).
  *
+ * An encoder keeps nothing: its layers read what this program has of all rows
+ * (program_band.c), so there is no state and no write mask.
+ *
  * Layers that read the keys of a layer in an earlier program take its new rows
  * as inputs and write them to a state of this program, with the same masked
  * write: one state for all of its layers that read it.
@@ -31,7 +34,8 @@ static void kind_inputs(struct ctx *c, uint32_t kind, uint32_t last)
     const struct decoder *d = c->m->d;
     const char *tail = kind == LAYER_LOCAL ? "_local" : "";
     int64_t table[2] = {c->t, d->kinds[kind].rope_dim / 2};
-    int64_t mask[4] = {1, 1, c->t, c->m->context};
+    int64_t band = 3 * (int64_t)layer_block(d->kinds[kind].window);
+    int64_t mask[4] = {1, 1, c->t, d->n_labels > 0 ? band : c->m->context};
     char name[TEXT_ROOM];
     bool any = false;
     bool rotates = false;
@@ -89,7 +93,9 @@ void program_layers(const struct emit *m, struct mil_program *p,
     for (uint32_t kind = 0; kind < LAYER_KINDS; kind++) {
         kind_inputs(&c, kind, last);
     }
-    write_inputs(&c);
+    if (d->n_labels == 0) {
+        write_inputs(&c);
+    }
     if (d->d_ple > 0) {
         ple_inputs(&c);
     }

@@ -25,10 +25,19 @@ enum layer_extra {
     EXTRA_COUNT = EXTRA_ROUTER + 5,
 };
 
+/* The least rows of a program, of which all numbers of rows are multiples: 1,
+ * or a block of an encoder. */
+static inline uint32_t program_rows_least(const struct decoder *d)
+{
+    return d->n_labels > 0 ? layer_block(d->kinds[LAYER_GLOBAL].window) : 1;
+}
+
 /* One layer's constants by slot; empty where the model has none. */
 struct layer_weights {
     const struct mil_const *extra[EXTRA_COUNT];
     struct weight experts[EXPERT_MATRICES][MODEL_EXPERT_GROUPS];
+    /* [n * d_expert] of gate and up, [d_model, n, 1, 1] of down; or NULL */
+    const struct mil_const *expert_bias[EXPERT_MATRICES][MODEL_EXPERT_GROUPS];
     struct weight matrix[SLOT_COUNT];
     const struct mil_const *vector[SLOT_COUNT];
 };
@@ -44,6 +53,9 @@ layer_vector(const struct layer_weights *w, enum arch_slot slot)
 {
     return w->vector[slot];
 }
+
+void expert_bias_name(enum expert_matrix which, uint32_t group,
+                      char out[EXPERT_NAME_MAX]);
 
 /* Write the experts of layer l, if it has any. Errors: of weights_matrix. */
 CHECKED int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
@@ -71,6 +83,10 @@ float program_head_gain(const struct decoder *d);
 /* The final norm and one slice of the vocabulary, with the output `logits`; or
  * `top_id` and `top_value` of each row, where m->argmax: the slice's likeliest
  * token, counted from 0, and its logit. Of equal ones the first. */
+struct program_head {
+    const struct weight *matrix;
+    const struct mil_const *norm;
+    const struct mil_const *bias; /* NULL: none */
+};
 void program_head(const struct emit *m, struct mil_program *p,
-                  const char *name, int64_t t, const struct weight *head,
-                  const struct mil_const *norm);
+                  const char *name, int64_t t, const struct program_head *h);

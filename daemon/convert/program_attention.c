@@ -229,9 +229,28 @@ static void take_keys(struct ctx *c)
     }
 }
 
+/* Queries, keys and values of an encoder's layer, which keeps none. */
+static struct mil_value *both_sides(struct ctx *c, struct mil_value *h)
+{
+    const struct layer *l = c->l;
+    struct mil_value *q = draw_project(c, "q", h, SLOT_Q, SLOT_Q_BIAS);
+    struct mil_value *k = draw_project(c, "k", h, SLOT_K, SLOT_K_BIAS);
+    struct mil_value *v = draw_project(c, "v", h, SLOT_V, SLOT_V_BIAS);
+    v = heads(c, "v_new", v, l->n_kv);
+    k = queries(c, 'k', "k_new", k, SLOT_K_NORM, l->n_kv);
+    q = queries(c, 'q', "q_rope", q, SLOT_Q_NORM, l->n_heads);
+    if (l->qk_norm == QK_NORM_NONE) {
+        q = draw_times(c, "q_scaled", q, program_query_scale(l));
+    }
+    return draw_band(c, q, k, v);
+}
+
 struct mil_value *draw_attention(struct ctx *c, struct mil_value *h)
 {
     const struct layer *l = c->l;
+    if (l->both_sides) {
+        return both_sides(c, h);
+    }
     struct mil_value *const *all = c->all[l->kv_from];
     if (l->mixer == MIXER_CCA) {
         struct mil_value *x[3];

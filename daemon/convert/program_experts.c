@@ -100,8 +100,7 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
             c, "router_bias", layer_vector(c->w, SLOT_ROUTER_BIAS));
         struct mil_value *keys = draw_binary(c, "add", "router_keys", p, bias);
         struct mil_value *chosen = choose(c, keys);
-        chosen = as_number(c, "router_chosen_n", chosen);
-        g = draw_binary(c, "mul", "router_all", p, chosen);
+        g = pick(c, "router_all", chosen, p, draw_f16(c, 0));
         g = draw_slice(c, "router_gates", g, 1, 0, (int32_t)c->l->n_experts);
     } else {
         struct mil_value *chosen = choose(c, scores);
@@ -131,9 +130,55 @@ static struct mil_value *project(struct ctx *c, enum expert_matrix which,
     struct mil_value *pad = mil_i32s(c->p, c->f, 4, zeros);
     struct mil_value *valid = mil_str(c->p, c->f, "valid");
     struct mil_value *n = mil_i32(c->p, c->f, groups);
+    const struct mil_const *bias = c->w->expert_bias[which][g];
+    struct mil_value *b = NULL;
+    if (bias != NULL && which != EXPERT_DOWN) {
+        expert_bias_name(which, g, text);
+        b = draw_constant(c, text, bias);
+    }
+    if (b == NULL) {
+        return mil_op(c->p, c->f, "conv", draw_named(c, names[which]), "x", x,
+                      "weight", w, "strides", one, "pad_type", valid, "pad",
+                      pad, "dilations", one, "groups", n, NULL);
+    }
     return mil_op(c->p, c->f, "conv", draw_named(c, names[which]), "x", x,
-                  "weight", w, "strides", one, "pad_type", valid, "pad", pad,
-                  "dilations", one, "groups", n, NULL);
+                  "weight", w, "bias", b, "strides", one, "pad_type", valid,
+                  "pad", pad, "dilations", one, "groups", n, NULL);
+}
+
+/* What the gate makes of a. */
+static struct mil_value *gate_side(struct ctx *c, struct mil_value *a)
+{
+    if (c->l->act != ACT_CLAMPED) {
+        return draw_activation(c, "expert_act", a);
+    }
+    a = draw_binary(c, "minimum", "expert_gate_low", a, draw_f16(c, ACT_LIMIT));
+    struct mil_value *s =
+        draw_binary(c, "mul", "expert_slope", a, draw_f16(c, ACT_SLOPE));
+    s = draw_unary(c, "sigmoid", "expert_sigmoid", s);
+    return draw_binary(c, "mul", "expert_act", a, s);
+}
+
+/* What the gate is multiplied by: u, or with ACT_CLAMPED its clamped form + 1. */
+static struct mil_value *up_side(struct ctx *c, struct mil_value *u)
+{
+    if (c->l->act != ACT_CLAMPED) {
+        return u;
+    }
+    u = draw_binary(c, "minimum", "expert_up_low", u, draw_f16(c, ACT_LIMIT));
+    u = draw_binary(c, "maximum", "expert_up_high", u,
+                    draw_f16(c, -ACT_LIMIT));
+    return draw_binary(c, "add", "expert_up_one", u, draw_f16(c, 1));
+}
+
+/* The biases of what experts give, by their gates: [1, d, T, 1]. */
+static struct mil_value *biases(struct ctx *c, uint32_t g, struct mil_value *by)
+{
+    char text[EXPERT_NAME_MAX];
+    expert_bias_name(EXPERT_DOWN, g, text);
+    struct mil_value *w =
+        draw_constant(c, text, c->w->expert_bias[EXPERT_DOWN][g]);
+    return mil_conv1x1(c->p, c->f, draw_named(c, "expert_biases"), by, w, NULL);
 }
 
 /* Experts [first, first + n) of h, by their gates, summed: [1, d, T, 1]. */
@@ -146,20 +191,25 @@ static struct mil_value *group(struct ctx *c, uint32_t g, uint32_t first,
     int32_t d = (int32_t)c->m->d->d_model;
     struct mil_value *a = project(c, EXPERT_GATE, g, h, 1);
     struct mil_value *u = project(c, EXPERT_UP, g, h, 1);
+    u = up_side(c, u);
     u = draw_reshape(c, "expert_each", u, ne, wide, -1);
     if (n < c->l->n_experts) {
         by = draw_slice(c, "expert_gates", by, 1, (int32_t)first,
                         (int32_t)(first + n));
     }
+    struct mil_value *added =
+        c->w->expert_bias[EXPERT_DOWN][g] != NULL ? biases(c, g, by) : NULL;
     by = draw_reshape(c, "expert_by", by, ne, 1, -1);
     u = draw_binary(c, "mul", "expert_up_by", u, by);
     u = draw_reshape(c, "expert_all", u, ne * wide, -1, 1);
-    a = draw_activation(c, "expert_act", a);
+    a = gate_side(c, a);
     a = draw_binary(c, "mul", "expert_act_up", a, u);
     a = project(c, EXPERT_DOWN, g, a, ne);
     a = draw_reshape(c, "expert_outs", a, ne, d, -1);
     a = draw_reduce(c, "reduce_sum", "experts", a, 1);
-    return draw_reshape(c, "experts_sum", a, d, -1, 1);
+    a = draw_reshape(c, "experts_sum", a, d, -1, 1);
+    return added != NULL ? draw_binary(c, "add", "experts_biased", a, added)
+                         : a;
 }
 
 static struct mil_value *mix(struct ctx *c, struct mil_value *h,
@@ -232,7 +282,7 @@ struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
     struct mil_value *scores =
         c->l->router == ROUTER_NETWORK
             ? network(c, in)
-            : draw_project(c, "router", in, SLOT_ROUTER, SLOT_COUNT);
+            : draw_project(c, "router", in, SLOT_ROUTER, SLOT_ROUTER_ADD);
     struct mil_value *by = gates(c, scores);
     struct mil_value *y = mix(c, h, by);
     if (!c->l->expert_branch) {
@@ -253,6 +303,27 @@ void expert_constant_name(enum expert_matrix which, uint32_t group,
     (void)snprintf(out, EXPERT_NAME_MAX, "%s_%u_weight", names[which], group);
 }
 
+void expert_bias_name(enum expert_matrix which, uint32_t group,
+                      char out[EXPERT_NAME_MAX])
+{
+    (void)snprintf(out, EXPERT_NAME_MAX, "%s_%u_bias", names[which], group);
+}
+
+/* Experts [first, first + n) of a table of biases. */
+static int put_bias(const struct emit *m, struct mil_writer *w, uint32_t l,
+                    enum expert_matrix which, uint32_t first, uint32_t n,
+                    const struct mil_const **ret, struct err *e)
+{
+    static const enum arch_slot slots[] = {
+        [EXPERT_GATE] = SLOT_EXPERT_GATE_BIAS,
+        [EXPERT_UP] = SLOT_EXPERT_UP_BIAS,
+        [EXPERT_DOWN] = SLOT_EXPERT_DOWN_BIAS};
+    const struct part *p = arch_part(m->d, l, slots[which]);
+    return p->t == NULL ? 0
+                        : weights_table(w, p, first, n, which == EXPERT_DOWN,
+                                        ret, e);
+}
+
 int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
                 struct layer_weights *r, struct err *e)
 {
@@ -269,6 +340,8 @@ int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
             uint64_t rows = p->rows / y->n_experts;
             RETERR(weights_matrix(&m->weights, w, p, g * each * rows, n * rows,
                                   NULL, &r->experts[k][g], e));
+            RETERR(put_bias(m, w, l, (enum expert_matrix)k, g * each, n,
+                            &r->expert_bias[k][g], e));
         }
     }
     return 0;

@@ -24,18 +24,19 @@ static void put_top(struct ctx *c, struct mil_value *y)
 }
 
 void program_head(const struct emit *m, struct mil_program *p, const char *name,
-                  int64_t t, const struct weight *head,
-                  const struct mil_const *norm)
+                  int64_t t, const struct program_head *h)
 {
     const struct decoder *d = m->d;
     struct ctx c = {.m = m, .p = p, .f = mil_add_function(p, name), .t = t};
     int64_t dims[4] = {1, d->d_model, t, 1};
     bool cap = d->logit_cap > 0;
     struct mil_value *x = draw_input(&c, "x", 4, dims);
-    x = draw_norm(&c, "out_norm", x, 1, d->d_model, m->alpha, norm);
-    struct mil_value *weight = weights_value(p, c.f, "head_weight", head);
+    x = draw_norm(&c, "out_norm", x, 1, d->d_model, m->alpha, h->norm);
+    struct mil_value *weight = weights_value(p, c.f, "head_weight", h->matrix);
+    struct mil_value *bias =
+        h->bias != NULL ? mil_const_op(p, c.f, "head_bias", h->bias) : NULL;
     struct mil_value *y =
-        mil_conv1x1(p, c.f, cap ? "logits_raw" : "logits", x, weight, NULL);
+        mil_conv1x1(p, c.f, cap ? "logits_raw" : "logits", x, weight, bias);
     if (cap) {
         y = mil_op(p, c.f, "tanh", "logits_tanh", "x", y, NULL);
         y = mil_op(p, c.f, "mul", "logits", "x", y, "y",

@@ -78,6 +78,13 @@ struct mil_value *draw_input(struct ctx *c, const char *name, int rank,
 /* h: what the block reads. */
 struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
 
+/* --- program_band.c --- */
+
+/* What heads gather in a layer that sees to both sides: q [1, n_heads, T,
+ * d_head], scaled; k, v [1, n_kv, T, d_head]; [1, n_heads * d_head, T, 1]. */
+struct mil_value *draw_band(struct ctx *c, struct mil_value *q,
+                            struct mil_value *k, struct mil_value *v);
+
 /* --- program_conv.c --- */
 
 /* The same of a short convolution; [1, d_model, T, 1]. */

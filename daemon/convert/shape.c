@@ -57,9 +57,33 @@ int shape_parse(const char *text, struct program_shape *ret, struct err *e)
     return 0;
 }
 
+int shape_of_encoder(const char *text, uint32_t block,
+                     struct program_shape *s, struct err *e)
+{
+    if (text != NULL && strcmp(text, FUNCTIONS) == 0) {
+        *s = (struct program_shape){
+            .n = 3, .t = {128, 256, 512}
+        };
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->t[i] % block != 0) {
+            return err_set(e, ERR_INVALID,
+                           "shape: this encoder takes multiples of %u tokens, "
+                           "not %u",
+                           block, s->t[i]);
+        }
+    }
+    s->block = block;
+    return 0;
+}
+
 void shape_of_heads(const struct program_shape *s, struct program_shape *ret)
 {
     *ret = (struct program_shape){0};
+    if (s->block > 0) { /* all rows are wanted, of few labels */
+        *ret = *s;
+        return;
+    }
     for (uint32_t i = 0; i < s->n && s->t[i] <= ENGINE_HEAD_ROWS_MAX; i++) {
         ret->t[ret->n++] = s->t[i];
     }
@@ -75,5 +99,8 @@ void shape_name(uint32_t t, char out[SHAPE_NAME_MAX])
 
 uint32_t shape_max(const struct program_shape *s)
 {
-    return s->n > 0 ? s->t[s->n - 1] : SHAPE_RANGE_MAX;
+    if (s->n == 0) {
+        return s->block > 0 ? ENCODER_ROWS_MAX : SHAPE_RANGE_MAX;
+    }
+    return s->t[s->n - 1];
 }

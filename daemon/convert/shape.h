@@ -5,9 +5,11 @@
 #include "base/err.h"
 #include "proto/limits.h"
 
-/* n = 0: any number up to SHAPE_RANGE_MAX. */
+/* n = 0: any number up to SHAPE_RANGE_MAX, but for an encoder. */
 struct program_shape {
     uint32_t n;
+    uint32_t block; /* not 0: of an encoder, which takes up to ENCODER_ROWS_MAX,
+                       in multiples of this */
     uint32_t t[ENGINE_WIDTHS_MAX]; /* ascending: a function each */
 };
 
@@ -19,6 +21,11 @@ struct program_shape {
  * "ranged". Errors: INVALID, saying what may stand there. */
 CHECKED int shape_parse(const char *text, struct program_shape *ret,
                         struct err *e);
+
+/* The same numbers for an encoder with blocks of so many rows; of "functions"
+ * alone, 128, 256 and 512. text: as given. Errors: INVALID (no multiple). */
+CHECKED int shape_of_encoder(const char *text, uint32_t block,
+                             struct program_shape *s, struct err *e);
 
 /* What of it heads have: they are asked for ENGINE_HEAD_ROWS_MAX rows at most.
  */

@@ -521,6 +521,44 @@ int weights_floats(struct mil_writer *w, const char *name,
     return rc;
 }
 
+int weights_table(struct mil_writer *w, const struct part *p, uint64_t first,
+                  uint64_t rows, bool turned, const struct mil_const **ret,
+                  struct err *e)
+{
+    size_t n = (size_t)(rows * p->cols);
+    struct mil_type type = {
+        .dtype = MIL_FP16, .rank = 1, .dims = {(int64_t)n}
+    };
+    if (turned) {
+        type = (struct mil_type){
+            .dtype = MIL_FP16,
+            .rank = 4,
+            .dims = {(int64_t)p->cols, (int64_t)rows, 1, 1}
+        };
+    }
+    if (mil_writer_keeps(w)) {
+        *ret = mil_blob_keep(w, &type);
+        return 0;
+    }
+    float *in = malloc(n * sizeof(*in));
+    uint16_t *out = malloc(n * sizeof(*out));
+    int rc = 0;
+    if (in == NULL || out == NULL) {
+        rc = err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
+        goto out;
+    }
+    CHECK(gguf_rows(p->t, p->first + first, rows, in, e));
+    for (size_t i = 0; i < n; i++) {
+        size_t to = turned ? i % p->cols * rows + i / p->cols : i;
+        CHECK(to_half(p->t->name, in[i], &out[to], e));
+    }
+    *ret = mil_blob(w, &type, out);
+out:
+    free(in);
+    free(out);
+    return rc;
+}
+
 int weights_vector(struct mil_writer *w, const struct part *p,
                    enum weights_shape shape, float factor, bool plus_one,
                    const struct head_rows *perm, const struct mil_const **ret,

@@ -97,6 +97,12 @@ CHECKED int weights_floats(struct mil_writer *w, const char *name,
                            enum weights_shape shape, const float *v, size_t n,
                            const struct mil_const **ret, struct err *e);
 
+/* Rows [first, first + n) of a table as one constant: fp16 [n * cols], or as a
+ * 1x1 conv's weight that adds them up, [cols, n, 1, 1]. Same errors. */
+CHECKED int weights_table(struct mil_writer *w, const struct part *p,
+                          uint64_t first, uint64_t n, bool turned,
+                          const struct mil_const **ret, struct err *e);
+
 struct weights_hash {
     uint64_t bytes;
     char sha256[SHA256_HEX];

@@ -204,6 +204,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    rc = bundle_want_kind(g->b, false, e);
+    if (rc < 0) {
+        goto out;
+    }
     rc = tables_open(&g->tables, g->b, e);
     if (rc < 0) {
         goto out;

@@ -2,6 +2,7 @@
  *
  *   LOAD -> PROGRESS* READY        SEQ_* -> OK        STEP -> STEP_DONE
  *   STATE_* ... STATE_DONE         GRAMMAR_* -> OK
+ *   of an encoder: TAGS -> PROGRESS* TAGS_DONE, ended by CANCEL
  *   anything that fails -> ERROR
  *   UNLOAD or end of file -> exit 0
  *
@@ -161,14 +162,18 @@ static void on_progress(void *ctx, enum engine_stage stage, uint32_t done,
 
 /* Opening a model may take minutes. It is given up when serve wants something
  * else (it only ever asks to unload), or is gone. */
-static bool load_wanted(void *ctx)
+bool role_quiet(struct role *r)
 {
-    struct role *r = ctx;
     if (!r->peeked && waits(&r->in)) {
         r->in_rc = frame_read_fd(ROLE_FD, &r->in, &r->f, &r->in_err);
         r->peeked = true;
     }
     return !r->peeked;
+}
+
+static bool load_wanted(void *ctx)
+{
+    return role_quiet(ctx);
 }
 
 /* A bundle is HOME/models/NAME; states, and what a backend prepares, go to
@@ -181,6 +186,27 @@ static void enter_sandbox(const char *bundle)
     seatbelt_engine(cache);
 }
 
+/* Of either kind. */
+static int open_model(struct role *r, const struct msg_load *m,
+                      const struct engine_conf *conf, struct msg_ready *ready,
+                      struct err *e)
+{
+    struct bundle *b = NULL;
+    RETERR(bundle_open(m->bundle, &b, e));
+    bool encoder = b->n_labels > 0;
+    bundle_close(b);
+    if (encoder) {
+        int rc = role_tags_load(r, m, conf, ready, e);
+        if (rc < 0) {
+            role_tags_close(r);
+        }
+        return rc;
+    }
+    RETERR(engine_open(m->bundle, conf, &r->g, e));
+    engine_ready(r->g, ready);
+    return 0;
+}
+
 /* Failures that are the frame's own end the process (ERR_FRAME); others are
  * answered. The same holds for on_seq and on_step. */
 static int on_load(struct role *r, const struct frame *f, struct err *e)
@@ -191,7 +217,8 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
         return rc;
     }
     uint64_t start = now_us();
-    if (r->g == NULL) {
+    bool loaded = r->g != NULL || r->t != NULL;
+    if (!loaded) {
         enter_sandbox(m.bundle);
     }
     const struct engine_conf conf = {.backend = m.backend,
@@ -205,18 +232,19 @@ static int on_load(struct role *r, const struct frame *f, struct err *e)
                                      .progress = on_progress,
                                      .ctx = r,
                                      .watch = {load_wanted, r}};
-    rc = r->g == NULL ? engine_open(m.bundle, &conf, &r->g, e)
-                      : err_set(e, ERR_CONFLICT, "a model is loaded");
+    struct msg_ready ready = {0};
+    rc = loaded ? err_set(e, ERR_CONFLICT, "a model is loaded")
+                : open_model(r, &m, &conf, &ready, e);
     if (rc == 0) {
-        struct msg_ready ready;
-        engine_ready(r->g, &ready);
         ready.load_ms = (uint32_t)((now_us() - start) / 1000);
         msg_ready_put(&r->out, &ready);
         role_answer(r, FRAME_READY);
         log_info("engine_ready",
                  "model=%s backend=%s t_max=%u context=%u weight_mb=%llu "
                  "ms=%u",
-                 engine_bundle(r->g)->name, m.backend, ready.t_max,
+                 (r->t != NULL ? encoder_bundle(r->t) : engine_bundle(r->g))
+                     ->name,
+                 m.backend, ready.t_max,
                  ready.context, (unsigned long long)(ready.weight_bytes >> 20),
                  ready.load_ms);
     }
@@ -447,6 +475,11 @@ static int dispatch(struct role *r, const struct frame *f, struct err *e)
         rc = r->g != NULL ? on_grammar(r, f, e)
                           : err_set(e, ERR_CONFLICT, "no model is loaded");
         break;
+    case FRAME_TAGS:
+        rc = role_on_tags(r, f, e);
+        break;
+    case FRAME_CANCEL: /* of what has ended */
+        break;
     case FRAME_STATE_SAVE:
     case FRAME_STATE_LOAD:
         rc = r->g != NULL ? role_on_state(r, f, e)
@@ -636,6 +669,7 @@ int engine_role(int argc, char **argv)
     }
     drop_all(r);
     engine_close(r->g);
+    role_tags_close(r);
     frame_in_fini(&r->in);
     ahead_fini(&r->ahead);
     buf_fini(&r->out);

@@ -1,10 +1,12 @@
-/* role_impl.h - shared by role.c and role_state.c. */
+/* role_impl.h - shared by role.c, role_state.c and role_tags.c. */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "engine/ahead.h"
+#include "engine/encode.h"
 #include "engine/snapshot.h"
+#include "model/tags.h"
 #include "proto/frame.h"
 
 /* By the sequence's number; numbers are serve's, small and dense. */
@@ -23,6 +25,8 @@ struct job {
 
 struct role {
     struct engine *g;                 /* NULL before LOAD */
+    struct encoder *t;                /* in its place: an encoder, with */
+    struct tags *tags;                /* its labels */
     struct job *jobs[STATE_JOBS_MAX]; /* the first is worked on; owned */
     uint32_t n_jobs;
     bool unloading;
@@ -54,6 +58,17 @@ struct slot *role_find(struct role *r, uint32_t id); /* NULL: none */
 /* A free slot with this number. Errors: CONFLICT, BUSY. */
 CHECKED int role_add(struct role *r, uint32_t id, struct slot **ret,
                      struct err *e);
+
+/* No frame has come, and serve is there. One that has is kept for later. */
+bool role_quiet(struct role *r);
+
+/* role_tags.c. Errors: those of encoder_open and tags_open. */
+CHECKED int role_tags_load(struct role *r, const struct msg_load *m,
+                           const struct engine_conf *conf,
+                           struct msg_ready *ret, struct err *e);
+void role_tags_close(struct role *r);
+/* Answer a TAGS frame. */
+CHECKED int role_on_tags(struct role *r, const struct frame *f, struct err *e);
 
 /* role_state.c. Add the job of a STATE_* frame. */
 CHECKED int role_on_state(struct role *r, const struct frame *f,

@@ -58,6 +58,7 @@ static struct shape shape_of(enum role r, const struct bundle *b)
 {
     int64_t d = b->d_model;
     int64_t s = b->context;
+    int64_t band = 3 * (int64_t)layer_block(b->rope.window);
     switch (r) {
     case ROLE_X:
     case ROLE_EMBED:
@@ -81,7 +82,7 @@ static struct shape shape_of(enum role r, const struct bundle *b)
     case ROLE_MASK:
     case ROLE_MASK_LOCAL:
         return (struct shape){
-            4, {1, 1, T_HERE, s}
+            4, {1, 1, T_HERE, b->n_labels > 0 ? band : s}
         };
     case ROLE_WRITE:
         return (struct shape){
@@ -231,8 +232,9 @@ static int check_output(const struct shard *s, const struct unit *u,
 
 /* The rows a unit takes: the backend's own range where an input is flexible,
  * or where it runs more than the package declares; else the fixed T. */
-static void set_range(struct unit *u, int64_t fixed)
+static void set_range(struct unit *u, const struct bundle *b, int64_t fixed)
 {
+    uint32_t most = b->n_labels > 0 ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
     int64_t lo = u->info.t_min;
     int64_t hi = u->info.t_max;
     if (fixed > 0 && (fixed < lo || fixed > hi)) {
@@ -241,7 +243,7 @@ static void set_range(struct unit *u, int64_t fixed)
     }
     u->t_lo = (uint32_t)(lo < 1 ? 1 : lo);
     u->fixed = (uint32_t)fixed;
-    u->t_hi = (uint32_t)(hi > ENGINE_CHUNK_MAX ? ENGINE_CHUNK_MAX : hi);
+    u->t_hi = (uint32_t)(hi > most ? most : hi);
 }
 
 /* What a state is, as its name in the contract says. A positional one (keys,
@@ -314,7 +316,7 @@ static int unit_open(struct shard *s, struct unit *u,
     RETERR(check_inputs(s, u, b, &fixed, e));
     RETERR(check_handed(s, u, b, e));
     RETERR(check_states(u, b, e));
-    set_range(u, fixed);
+    set_range(u, b, fixed);
     RETERR(check_output(s, u, s->out, e));
     return s->value != NULL ? check_output(s, u, s->value, e) : 0;
 }

@@ -158,6 +158,7 @@ static int read_fields(struct bundle *b, const struct json *j, struct err *e)
                                bundle_at(b, r->at), e));
     }
     RETERR(read_output(b, j, e));
+    RETERR(bundle_read_labels(b, j, e));
     RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
     RETERR(json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e));
     RETERR(want_bytes(j, "total_bytes", &b->total_bytes, e));
@@ -312,8 +313,8 @@ static int read_shard(struct bundle *b, const struct json *j,
     RETERR(bundle_want_str(b, j, "path", BUNDLE_PATH_MAX, &s->path, e));
     RETERR(want_u32(j, "first", 0, MODEL_LAYERS_MAX, &s->first, e));
     RETERR(want_u32(j, "last", 1, MODEL_LAYERS_MAX, &s->last, e));
-    RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &s->t_min, e));
-    RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &s->t_max, e));
+    RETERR(want_u32(j, "t_min", 1, ENCODER_ROWS_MAX, &s->t_min, e));
+    RETERR(want_u32(j, "t_max", 1, ENCODER_ROWS_MAX, &s->t_max, e));
     RETERR(want_bytes(j, "weight_bytes", &s->weight_bytes, e));
     struct functions f = {0};
     RETERR(read_functions(b, j, &f, e));
@@ -329,8 +330,8 @@ static int read_head(struct bundle *b, const struct json *j,
     RETERR(bundle_want_str(b, j, "path", BUNDLE_PATH_MAX, &h->path, e));
     RETERR(want_u32(j, "vocab_first", 0, MODEL_VOCAB_MAX, &h->vocab_first, e));
     RETERR(want_u32(j, "vocab_last", 1, MODEL_VOCAB_MAX, &h->vocab_last, e));
-    RETERR(want_u32(j, "t_min", 1, ENGINE_CHUNK_MAX, &h->t_min, e));
-    RETERR(want_u32(j, "t_max", 1, ENGINE_CHUNK_MAX, &h->t_max, e));
+    RETERR(want_u32(j, "t_min", 1, ENCODER_ROWS_MAX, &h->t_min, e));
+    RETERR(want_u32(j, "t_max", 1, ENCODER_ROWS_MAX, &h->t_max, e));
     RETERR(want_bytes(j, "weight_bytes", &h->weight_bytes, e));
     if (json_get(j, "functions") == NULL) {
         return 0;

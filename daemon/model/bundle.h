@@ -57,7 +57,8 @@ struct bundle_rope {
     uint32_t dim; /* rotated elements of a head; tables have dim / 2 columns */
     float base;
     float scale; /* position = pos * scale (linear scaling factor inverted) */
-    uint32_t window;      /* keys a query sees, itself included; 0 = all */
+    uint32_t window;      /* keys a query sees, itself included; 0 = all. Of
+                             an encoder: keys on each side */
     float magnitude;      /* of cosine and sine; 1 unless a scaling says so */
     uint32_t n_factors;   /* 0, or dim/2: a divisor for each frequency */
     const float *factors; /* inverse frequency is divided by it */
@@ -126,6 +127,9 @@ struct bundle {
     struct bundle_rope rope_local; /* present only when layers differ */
     const struct layer *layers;    /* n_layers */
     float logit_scale, logit_cap;  /* layer.h's terms; the head does both */
+    uint32_t n_labels;   /* of an encoder ("kind"), which reads a text and gives
+                            each token's logits of labels; 0: a decoder */
+    const char **labels; /* n_labels names: "O", "B-secret" */
     uint32_t d_ple;                /* width of per-layer embeddings; 0: none */
     const char *ple_file; /* fp16 (vocab, n_layers * d_ple), to be multiplied by
                              sqrt(d_ple / 2); or NULL */
@@ -160,6 +164,15 @@ struct bundle {
  * Errors: NOT_FOUND, BUNDLE. */
 CHECKED int bundle_open(const char *dir, struct bundle **ret, struct err *e);
 void bundle_close(struct bundle *b); /* NULL is fine */
+
+/* Rows of the heads: the vocabulary, or an encoder's labels. */
+static inline uint32_t bundle_outputs(const struct bundle *b)
+{
+    return b->n_labels > 0 ? b->n_labels : b->vocab;
+}
+/* Errors: UNSUPPORTED, saying what the model is and what is not done with it. */
+CHECKED int bundle_want_kind(const struct bundle *b, bool encoder,
+                             struct err *e);
 
 /* The longest sequence, in tokens, that turns by `factors`. All positions of a
  * longer one turn by `long_factors`, so nothing that was computed of one serves

@@ -173,10 +173,11 @@ static int check_layers(const struct bundle *b, struct err *e)
     return bundle_check_layers(b, e);
 }
 
-static int check_t(const char *path, uint32_t t_min, uint32_t t_max,
-                   struct err *e)
+static int check_t(const struct bundle *b, const char *path, uint32_t t_min,
+                   uint32_t t_max, struct err *e)
 {
-    if (t_min < 1 || t_max < t_min || t_max > ENGINE_CHUNK_MAX) {
+    uint32_t most = b->n_labels > 0 ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
+    if (t_min < 1 || t_max < t_min || t_max > most) {
         return err_set(e, ERR_BUNDLE, "%s: rows %u..%u are out of range", path,
                        t_min, t_max);
     }
@@ -239,7 +240,7 @@ static int check_shards(const struct bundle *b, struct err *e)
     for (size_t i = 0; i < b->n_shards; i++) {
         const struct bundle_shard *s = &b->shards[i];
         RETERR(check_package(b, s->path, e));
-        RETERR(check_t(s->path, s->t_min, s->t_max, e));
+        RETERR(check_t(b, s->path, s->t_min, s->t_max, e));
         RETERR(check_functions(s->path, s->n_functions, s->functions,
                                s->function_t, ranged, s->t_min, s->t_max, e));
         if (s->first != at || s->last <= s->first || s->last > b->n_layers) {
@@ -263,22 +264,22 @@ static int check_heads(const struct bundle *b, struct err *e)
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *h = &b->heads[i];
         RETERR(check_package(b, h->path, e));
-        RETERR(check_t(h->path, h->t_min, h->t_max, e));
+        RETERR(check_t(b, h->path, h->t_min, h->t_max, e));
         if (h->n_functions > 0) {
             RETERR(check_functions(h->path, h->n_functions, h->functions,
                                    h->function_t, false, h->t_min, h->t_max,
                                    e));
         }
         if (h->vocab_first != at || h->vocab_last <= h->vocab_first ||
-            h->vocab_last > b->vocab) {
+            h->vocab_last > bundle_outputs(b)) {
             return err_set(e, ERR_BUNDLE, "%s: ids [%u, %u) do not follow %u",
                            h->path, h->vocab_first, h->vocab_last, at);
         }
         at = h->vocab_last;
     }
-    if (at != b->vocab) {
+    if (at != bundle_outputs(b)) {
         return err_set(e, ERR_BUNDLE, "the heads end at id %u of %u", at,
-                       b->vocab);
+                       bundle_outputs(b));
     }
     return 0;
 }
@@ -349,7 +350,7 @@ static int check_listed(const struct bundle *b, struct err *e)
 int bundle_check(const struct bundle *b, struct err *e)
 {
     int (*const rules[])(const struct bundle *, struct err *) = {
-        check_numbers,      check_layers, check_shards,
+        check_numbers,      bundle_check_labels, check_layers, check_shards,
         bundle_check_ports, check_heads,  check_listed,
     };
     for (size_t i = 0; i < countof(rules); i++) {
@@ -472,6 +473,9 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
     }
     if (b->argmax) { /* the others are older than the word */
         bundle_hash_text(&h, "output=argmax\n");
+    }
+    for (uint32_t i = 0; i < b->n_labels; i++) { /* the same */
+        bundle_hash_text(&h, "label=%s\n", b->labels[i]);
     }
     add_rope(&h, b, "rope", &b->rope);
     add_rope(&h, b, "rope_local", &b->rope_local);

@@ -96,6 +96,15 @@ CHECKED int bundle_want_str(struct bundle *b, const struct json *j,
                             const char *key, size_t max, const char **ret,
                             struct err *e);
 
+/* --- bundle_labels.c: the kind of a model, and an encoder's labels --- */
+
+/* j: the manifest. Errors: INVALID, NOMEM. */
+CHECKED int bundle_read_labels(struct bundle *b, const struct json *j,
+                               struct err *e);
+void bundle_put_labels(struct json *j, const struct bundle *b);
+/* Errors: BUNDLE. */
+CHECKED int bundle_check_labels(const struct bundle *b, struct err *e);
+
 /* --- bundle_calibration.c --- */
 
 /* j: "calibration", or NULL. Errors: INVALID. */

@@ -19,7 +19,8 @@ static const char *const mixers[] = {
     [MIXER_CCA] = "cca",
     NULL};
 static const char *const acts[] = {
-    [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu_tanh", NULL};
+    [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu_tanh",
+    [ACT_CLAMPED] = "clamped", NULL};
 static const char *const qk_norms[] = {[QK_NORM_NONE] = "none",
                                        [QK_NORM_HEAD] = "head",
                                        [QK_NORM_FULL] = "full", NULL};
@@ -65,6 +66,8 @@ static const struct field {
     FIELD(BOOL, v_is_k, 0, 0),
     FIELD(F32, score_scale, 0, 1e6),
     FIELD(F32, score_cap, 0, 1e6),
+    OPTION(BOOL, both_sides, 0, 0),
+    OPTION(BOOL, sinks, 0, 0),
     NAMED(act, acts),
     FIELD(BOOL, gated, 0, 0),
     FIELD(U32, d_ff, 0, MODEL_DIM_MAX),
@@ -322,6 +325,14 @@ static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
     const struct layer *l = &b->layers[i];
     RETERR(l->mixer == MIXER_CONV ? check_conv(l, i, e)
                                   : check_attention(b, i, e));
+    if (l->both_sides != (b->n_labels > 0) ||
+        (l->both_sides && (l->mixer != MIXER_ATTENTION || l->kv_from != i ||
+                           l->n_kv > MODEL_BAND_GROUPS))) {
+        return err_set(e, ERR_BUNDLE,
+                       "layer %u: layers of encoders, and no others, see to "
+                       "both sides",
+                       i);
+    }
     if (l->d_ple != b->d_ple) {
         return err_set(e, ERR_BUNDLE, "layer %u: d_ple is not the bundle's",
                        i);

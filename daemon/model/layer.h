@@ -14,6 +14,9 @@
  *       y = rms(dense) * g3 + rms(sum) * g4
  *   (per-layer embeddings: x += rms(W (act(W x) * e)) * g)
  *   x *= out_scale
+ *
+ * A layer of an encoder sees to both sides: query i the keys j with |i - j| <=
+ * window. There are no positions before and none to come.
  */
 #pragma once
 
@@ -37,7 +40,12 @@
  * first). Its tails: conv_len + mix_len - 2 of u, and one of those values. */
 enum layer_mixer { MIXER_ATTENTION, MIXER_CONV, MIXER_CCA };
 
-enum layer_act { ACT_SILU, ACT_GELU_TANH };
+/* ACT_CLAMPED is of experts alone, and of both their products: with g = min(g,
+ * ACT_LIMIT) and u in [-ACT_LIMIT, ACT_LIMIT], g * sigmoid(ACT_SLOPE * g) * (u +
+ * 1). The others are multiplied by u as it is. */
+enum layer_act { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED };
+#define ACT_LIMIT 7.0f
+#define ACT_SLOPE 1.702f
 
 /* What the norm of queries and keys runs over. */
 enum layer_qk_norm {
@@ -84,6 +92,9 @@ struct layer {
     bool v_is_k;       /* values are the keys' projection, before its norm */
     float score_scale; /* scores are q.k times this */
     float score_cap;   /* cap * tanh(scores / cap); 0: none */
+    bool both_sides;   /* of an encoder, see above */
+    bool sinks;        /* a score more for each head in the softmax, without a
+                          value */
     enum layer_act act;
     bool gated; /* act(gate) * up, or act(up) */
     uint32_t d_ff; /* of the dense feed-forward; 0: there are experts alone */
@@ -105,6 +116,19 @@ static inline uint32_t layer_tail_len(const struct layer *l)
     return l->mixer == MIXER_CONV  ? l->conv_len - 1
            : l->mixer == MIXER_CCA ? l->conv_len + l->mix_len - 2
                                    : 0;
+}
+
+/* Queries that an encoder's program takes together: a block sees itself and its
+ * neighbours. A power of two, at least the window, so that lengths of programs
+ * are whole blocks. */
+#define LAYER_BLOCK_MIN 32u
+static inline uint32_t layer_block(uint32_t window)
+{
+    uint32_t n = LAYER_BLOCK_MIN;
+    while (n < window && n < ENCODER_ROWS_MAX) {
+        n *= 2;
+    }
+    return n;
 }
 
 /* Experts that a program computes together, of n: their rows are one constant,

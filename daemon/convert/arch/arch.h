@@ -15,6 +15,7 @@ enum arch_slot {
     SLOT_EMBD,
     SLOT_OUT_NORM,
     SLOT_OUTPUT,
+    SLOT_OUT_BIAS, /* of an encoder's labels */
     SLOT_ROPE_FREQS,  /* divisors of the global kind's frequencies */
     SLOT_ROPE_SHORT,  /* the same, up to the original context */
     SLOT_ROPE_LONG,   /* and beyond it */
@@ -32,6 +33,7 @@ enum arch_slot {
     SLOT_O_BIAS,
     SLOT_Q_NORM,
     SLOT_K_NORM,
+    SLOT_SINKS,   /* a score a head */
     SLOT_CONV_IN, /* MIXER_CONV: rows [b; c; x] */
     SLOT_CONV,    /* taps of each channel, the oldest first: (d_model, taps) */
     SLOT_CONV_OUT,
@@ -58,9 +60,13 @@ enum arch_slot {
     SLOT_ROUTER_2,
     SLOT_ROUTER_VECTORS, /* rows: bias of `down`, scale of the layer before,
                             norm, biases of 1 and 2 */
+    SLOT_ROUTER_ADD,   /* joins the scores themselves */
     SLOT_EXPERT_GATE,  /* experts one after the other: n_experts * d_expert */
     SLOT_EXPERT_UP,
     SLOT_EXPERT_DOWN,  /* n_experts * d_model rows */
+    SLOT_EXPERT_GATE_BIAS, /* (n_experts, d_expert) */
+    SLOT_EXPERT_UP_BIAS,
+    SLOT_EXPERT_DOWN_BIAS, /* (n_experts, d_model) */
     SLOT_EXPERT_SCALE, /* a factor an expert */
     SLOT_EXPERT_NORM,  /* what they read, with expert_branch */
     SLOT_POST_DENSE,   /* norms of the two branches */
@@ -89,6 +95,12 @@ struct part {
 
 struct reading;
 
+/* A tensor's name where a family has another than most. */
+struct arch_name {
+    enum arch_slot slot;
+    const char *name;
+};
+
 /* A family. What stands here holds for all its layers; `fill` changes what
  * differs. */
 struct arch_row {
@@ -97,7 +109,9 @@ struct arch_row {
     bool experts; /* the keys of arch_expert_keys are understood */
     const char *const *keys; /* understood beside the common ones; NULL ends */
     enum layer_act act;
-    const char *out_norm; /* the final norm's tensor; NULL: the usual name */
+    const struct arch_name *names; /* NULL: the usual ones; else a name NULL
+                                      ends them */
+    bool encoder; /* reads a text and gives each token's labels */
     bool some_heads;    /* head_count_kv may be 0: a layer without attention */
     bool pairs;         /* rotary pairs (2i, 2i+1): q and k rows are permuted */
     bool no_pre_norm;
@@ -125,7 +139,8 @@ struct arch_kind {
     float *long_factors; /* owned; in place of them when a sequence is longer
                             than `original`; NULL: there is one list */
     uint32_t original;
-    uint32_t window; /* keys a query sees, itself included; 0 = all */
+    uint32_t window; /* keys a query sees, itself included; 0 = all. Of an
+                        encoder: keys on each side */
 };
 
 struct decoder {
@@ -138,6 +153,7 @@ struct decoder {
     float logit_scale; /* of the logits */
     float logit_cap;   /* cap * tanh(logits / cap); 0: none */
     uint32_t d_ple;    /* 0: none */
+    uint32_t n_labels; /* of an encoder; 0: a decoder */
     struct arch_kind kinds[LAYER_KINDS];
     struct layer *layers; /* owned, n_layers */
     struct part global[SLOT_GLOBALS];
@@ -169,8 +185,16 @@ static inline bool arch_has(const struct decoder *d, uint32_t layer,
     return arch_part(d, layer, slot)->t != NULL;
 }
 
+/* One of the biases of experts: (n_experts, width). */
+static inline bool arch_is_expert_bias(enum arch_slot slot)
+{
+    return slot == SLOT_EXPERT_GATE_BIAS || slot == SLOT_EXPERT_UP_BIAS ||
+           slot == SLOT_EXPERT_DOWN_BIAS;
+}
+
 /* One of a layer's matrices, whose products are stored in a form of quant.h; NULL
- * for vectors, for taps and tables of vectors, and where the layer has none. */
+ * for vectors, for taps, tables of vectors and the biases of experts, and where
+ * the layer has none. */
 static inline const struct part *
 arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
 {
@@ -179,12 +203,16 @@ arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
         SLOT_BIT(SLOT_CONV) | SLOT_BIT(SLOT_MIX) | SLOT_BIT(SLOT_MIX_BIAS) |
         SLOT_BIT(SLOT_JOIN_ATTN) | SLOT_BIT(SLOT_JOIN_FFN) |
         SLOT_BIT(SLOT_ROUTER_VECTORS);
-    return p->t != NULL && p->rows > 1 && (tables & SLOT_BIT(slot)) == 0 ? p
-                                                                         : NULL;
+    bool vectors = (tables & SLOT_BIT(slot)) != 0 || arch_is_expert_bias(slot);
+    return p->t != NULL && p->rows > 1 && !vectors ? p : NULL;
 }
 
 /* The output projection: its own tensor, or the embedding when tied. */
 const struct part *arch_head(const struct decoder *d);
+/* Its rows: the vocabulary, or an encoder's labels. */
+uint32_t arch_outputs(const struct decoder *d);
+/* The name of label i, in the source. */
+struct span arch_label(const struct decoder *d, uint32_t i);
 
 /* Rows of a matrix that one constant of a package may hold; the last constant
  * of experts may have fewer. */

@@ -13,6 +13,9 @@ const char *const arch_expert_keys[] = {
 
 #define BIT(slot) SLOT_BIT(SLOT_##slot)
 #define EXPERTS   (BIT(EXPERT_GATE) | BIT(EXPERT_UP) | BIT(EXPERT_DOWN))
+#define BIASES                                                   \
+    (BIT(ROUTER_ADD) | BIT(EXPERT_GATE_BIAS) | BIT(EXPERT_UP_BIAS) | \
+     BIT(EXPERT_DOWN_BIAS))
 #define BRANCH                                                             \
     (BIT(ROUTER_SCALE) | BIT(EXPERT_SCALE) | BIT(EXPERT_NORM) |            \
      BIT(POST_DENSE) | BIT(POST_EXPERTS))
@@ -85,7 +88,8 @@ uint64_t arch_experts_unused(const struct layer *y)
 {
     static const uint64_t all =
         BIT(ROUTER) | BIT(ROUTER_BIAS) | EXPERTS | BRANCH | NETWORK;
-    uint64_t none = all & ~arch_experts_need(y);
+    uint64_t none = (all & ~arch_experts_need(y)) |
+                    (y->n_experts > 0 ? 0 : (uint64_t)BIASES);
     return y->n_experts > 0 && y->d_ff == 0 ? none | DENSE : none;
 }
 

@@ -10,6 +10,7 @@
  * logits in the test suite (tests/oracle/test_families.py).
  */
 #include <math.h>
+#include <string.h>
 
 #include "convert/arch/arch.h"
 
@@ -28,6 +29,8 @@
 #define EXPERT_BRANCH                                           \
     (BIT(ROUTER_SCALE) | BIT(EXPERT_SCALE) | BIT(EXPERT_NORM) | \
      BIT(POST_DENSE) | BIT(POST_EXPERTS))
+#define EXPERT_BIAS \
+    (BIT(EXPERT_GATE_BIAS) | BIT(EXPERT_UP_BIAS) | BIT(EXPERT_DOWN_BIAS))
 #define FFN_BIAS   (BIT(GATE_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS))
 
 /* --- gemma2 --- */
@@ -196,6 +199,11 @@ static int fill_granite(struct reading *r, struct err *e)
 
 static const char *const lfm2_keys[] = {"shortconv.l_cache", NULL};
 
+static const struct arch_name lfm2_names[] = {
+    {SLOT_OUT_NORM, "token_embd_norm.weight"},
+    {SLOT_COUNT, NULL},
+};
+
 /* Layers without keys are short convolutions. */
 static int fill_lfm2(struct reading *r, struct err *e)
 {
@@ -273,6 +281,96 @@ static int fill_zaya(struct reading *r, struct err *e)
         y->mix_len = taps[1];
         y->d_router = router;
         y->affine_join = true;
+    }
+    return 0;
+}
+
+/* --- openai-privacy-filter --- */
+
+static const char *const privacy_filter_keys[] = {
+    "attention.causal", "classifier.output_labels", "embedding_length_out",
+    "rope.scaling.yarn_truncate", NULL};
+
+static const struct arch_name privacy_filter_names[] = {
+    {SLOT_OUTPUT, "cls.output.weight"},
+    {SLOT_OUT_BIAS, "cls.output.bias"},
+    {SLOT_FFN_NORM, "post_attention_norm.weight"},
+    {SLOT_COUNT, NULL},
+};
+
+#define POOLING_NONE 0u
+#define POOLING_TAGS 5u /* a row of labels for each token */
+
+static int check_encoder_keys(struct reading *r, struct err *e)
+{
+    uint32_t pooling = POOLING_TAGS;
+    uint32_t out = r->d->n_labels;
+    bool causal = false;
+    const char *name = arch_key(r, "attention.causal");
+    if (gguf_find(r->g, name) != NULL &&
+        (!gguf_get_bool(r->g, name, &causal) || causal)) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: an encoder that sees one side only is not converted",
+                       name);
+    }
+    name = arch_key(r, "pooling_type");
+    if (gguf_find(r->g, name) != NULL &&
+        (!gguf_get_u32(r->g, name, &pooling) ||
+         (pooling != POOLING_NONE && pooling != POOLING_TAGS))) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: only %u, labels for each token, is converted", name,
+                       POOLING_TAGS);
+    }
+    RETERR(arch_u32(r, "embedding_length_out", 1, MODEL_LABELS_MAX, &out, e));
+    return out == r->d->n_labels
+               ? 0
+               : err_set(e, ERR_CONVERT, "%s is %u, and there are %u labels",
+                         r->text, out, r->d->n_labels);
+}
+
+static int read_labels(struct reading *r, struct err *e)
+{
+    const char *name = arch_key(r, "classifier.output_labels");
+    const struct gguf_kv *a = gguf_get_arr(r->g, name, GGUF_STRING);
+    uint64_t at = 0;
+    if (a == NULL) {
+        return err_set(e, ERR_GGUF_MISSING, "key %s is absent", name);
+    }
+    if (a->count == 0 || a->count > MODEL_LABELS_MAX) {
+        return err_set(e, ERR_CONVERT, "%s has %llu labels; aned takes 1 to %u",
+                       name, (unsigned long long)a->count, MODEL_LABELS_MAX);
+    }
+    for (uint64_t i = 0; i < a->count; i++) {
+        struct span s = gguf_arr_str(a, &at);
+        if (s.n == 0 || s.n > MODEL_LABEL_BYTES_MAX ||
+            memchr(s.p, '\0', s.n) != NULL) {
+            return err_set(e, ERR_CONVERT, "%s: label %llu is no name", name,
+                           (unsigned long long)i);
+        }
+    }
+    r->d->n_labels = (uint32_t)a->count;
+    return 0;
+}
+
+static int fill_privacy_filter(struct reading *r, struct err *e)
+{
+    uint32_t window = r->d->kinds[LAYER_GLOBAL].window;
+    RETERR(read_labels(r, e));
+    RETERR(check_encoder_keys(r, e));
+    RETERR(arch_read_experts(r, 0, ROUTER_SOFTMAX_TOP, false, e));
+    if (window == 0 || layer_block(window) > ENCODER_ROWS_MAX / 4) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is %u: aned takes 1 to %u keys on each side",
+                       arch_key(r, "attention.sliding_window"), window,
+                       ENCODER_ROWS_MAX / 4);
+    }
+    for (uint32_t l = 0; l < r->d->n_layers; l++) {
+        r->d->layers[l].both_sides = true;
+        r->d->layers[l].sinks = true;
+        if (r->d->layers[l].n_experts == 0) {
+            return err_set(e, ERR_GGUF_MISSING, "key %s is absent or 0",
+                           arch_key(r, "expert_count"));
+        }
     }
     return 0;
 }
@@ -388,7 +486,7 @@ static const struct arch_row rows[] = {
              BIT(CONV_OUT),
      .may = BIT(OUTPUT),
      .keys = lfm2_keys,
-     .out_norm = "token_embd_norm.weight",
+     .names = lfm2_names,
      .some_heads = true,
      .fill = fill_lfm2},
     {.name = "lfm2moe",
@@ -397,7 +495,7 @@ static const struct arch_row rows[] = {
      .may = BIT(OUTPUT) | EXPERTS | BIT(ROUTER_BIAS),
      .experts = true,
      .keys = lfm2moe_keys,
-     .out_norm = "token_embd_norm.weight",
+     .names = lfm2_names,
      .some_heads = true,
      .fill = fill_lfm2moe},
     {.name = "zaya",
@@ -409,6 +507,18 @@ static const struct arch_row rows[] = {
      .experts = true,
      .keys = zaya_keys,
      .fill = fill_zaya},
+    {.name = "openai-privacy-filter", /* an encoder: 33 labels a token */
+     .need = BIT(EMBD) | BIT(OUT_NORM) | BIT(OUTPUT) | PRE_NORMS | BIT(Q) |
+             BIT(K) | BIT(V) | BIT(O) | BIT(SINKS),
+     .may = BIT(OUT_BIAS) | QKV_BIAS | BIT(O_BIAS) | EXPERTS |
+            BIT(ROUTER_ADD) | EXPERT_BIAS,
+     .experts = true,
+     .keys = privacy_filter_keys,
+     .names = privacy_filter_names,
+     .encoder = true,
+     .act = ACT_CLAMPED,
+     .pairs = true,
+     .fill = fill_privacy_filter},
     {.name = "exaone4",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
      .may = BIT(OUTPUT) | BIT(ROPE_FREQS),

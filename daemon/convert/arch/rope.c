@@ -52,6 +52,16 @@ static double yarn_index(const struct arch_kind *k, uint32_t original,
            (2 * fmath_log((double)k->base));
 }
 
+/* Whether the ends of the ramp are whole indices: always, but in families that
+ * have the key. */
+static int read_truncate(struct reading *r, bool *ret, struct err *e)
+{
+    const char *name = arch_key(r, "rope.scaling.yarn_truncate");
+    return gguf_find(r->g, name) == NULL || gguf_get_bool(r->g, name, ret)
+               ? 0
+               : err_set(e, ERR_GGUF_VALUE, "key %s is not one bool", name);
+}
+
 /* YaRN as divisors: fast frequencies stay, slow ones are divided by the
  * factor, between them a ramp. */
 static int read_yarn(struct reading *r, struct arch_kind *k, float factor,
@@ -59,6 +69,7 @@ static int read_yarn(struct reading *r, struct arch_kind *k, float factor,
 {
     float fast = 32;
     float slow = 1;
+    bool truncate = true;
     uint32_t original = 0;
     double usual = factor > 1 ? 0.1 * fmath_log((double)factor) + 1 : 1;
     float magnitude = (float)usual;
@@ -77,9 +88,12 @@ static int read_yarn(struct reading *r, struct arch_kind *k, float factor,
                        arch_key(r, "rope.scaling.yarn_attn_factor"),
                        (double)magnitude, usual);
     }
+    RETERR(read_truncate(r, &truncate, e));
     double last = (double)k->rope_dim - 1;
-    double lo = floor(yarn_index(k, original, (double)fast));
-    double hi = ceil(yarn_index(k, original, (double)slow));
+    double lo = yarn_index(k, original, (double)fast);
+    double hi = yarn_index(k, original, (double)slow);
+    lo = truncate ? floor(lo) : lo;
+    hi = truncate ? ceil(hi) : hi;
     lo = lo < 0 ? 0 : lo > last ? last : lo;
     hi = hi < 0 ? 0 : hi > last ? last : hi;
     hi = hi <= lo ? lo + 0.001 : hi;

@@ -17,6 +17,7 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_EMBD] = "token_embd.weight",
     [SLOT_OUT_NORM] = "output_norm.weight",
     [SLOT_OUTPUT] = "output.weight",
+    [SLOT_OUT_BIAS] = "output.bias",
     [SLOT_ROPE_FREQS] = "rope_freqs.weight",
     [SLOT_ROPE_SHORT] = "rope_factors_short.weight",
     [SLOT_ROPE_LONG] = "rope_factors_long.weight",
@@ -33,6 +34,7 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_O_BIAS] = "attn_output.bias",
     [SLOT_Q_NORM] = "attn_q_norm.weight",
     [SLOT_K_NORM] = "attn_k_norm.weight",
+    [SLOT_SINKS] = "attn_sinks.weight",
     [SLOT_CONV_IN] = "shortconv.in_proj.weight",
     [SLOT_CONV] = "shortconv.conv.weight",
     [SLOT_CONV_OUT] = "shortconv.out_proj.weight",
@@ -58,9 +60,13 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_ROUTER_1] = "ffn_gate_inp_1.weight",
     [SLOT_ROUTER_2] = "ffn_gate_inp_2.weight",
     [SLOT_ROUTER_VECTORS] = "ffn_gate_inp_vectors.weight",
+    [SLOT_ROUTER_ADD] = "ffn_gate_inp.bias",
     [SLOT_EXPERT_GATE] = "ffn_gate_exps.weight",
     [SLOT_EXPERT_UP] = "ffn_up_exps.weight",
     [SLOT_EXPERT_DOWN] = "ffn_down_exps.weight",
+    [SLOT_EXPERT_GATE_BIAS] = "ffn_gate_exps.bias",
+    [SLOT_EXPERT_UP_BIAS] = "ffn_up_exps.bias",
+    [SLOT_EXPERT_DOWN_BIAS] = "ffn_down_exps.bias",
     [SLOT_EXPERT_SCALE] = "ffn_down_exps.scale",
     [SLOT_EXPERT_NORM] = "pre_ffw_norm_2.weight",
     [SLOT_POST_DENSE] = "post_ffw_norm_1.weight",
@@ -71,11 +77,14 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_OUT_SCALE] = "layer_output_scale.weight",
 };
 
-/* Some families have another name for the final norm. */
+/* Some families have another name for a tensor. */
 static const char *name_of(const struct decoder *d, unsigned s)
 {
-    return s == SLOT_OUT_NORM && d->arch->out_norm != NULL ? d->arch->out_norm
-                                                           : slot_names[s];
+    const struct arch_name *other = d->arch->names;
+    while (other != NULL && other->name != NULL && other->slot != s) {
+        other++;
+    }
+    return other != NULL && other->name != NULL ? other->name : slot_names[s];
 }
 
 /* Tensors that are several slots, their rows in this order. */
@@ -109,7 +118,8 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
     } of[SLOT_COUNT] = {
         [SLOT_EMBD] = {d->vocab, d->d_model},
         [SLOT_OUT_NORM] = {1, d->d_model},
-        [SLOT_OUTPUT] = {d->vocab, d->d_model},
+        [SLOT_OUTPUT] = {arch_outputs(d), d->d_model},
+        [SLOT_OUT_BIAS] = {1, arch_outputs(d)},
         [SLOT_ROPE_FREQS] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
         [SLOT_ROPE_SHORT] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
         [SLOT_ROPE_LONG] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
@@ -126,6 +136,7 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_O_BIAS] = {1, d->d_model},
         [SLOT_Q_NORM] = {1, full ? q : l->d_head},
         [SLOT_K_NORM] = {1, full ? kv : l->d_head},
+        [SLOT_SINKS] = {1, l->n_heads},
         [SLOT_CONV_IN] = {3 * (uint64_t)d->d_model, d->d_model},
         [SLOT_CONV] = {cca ? q + kv : d->d_model, l->conv_len},
         [SLOT_CONV_OUT] = {d->d_model, d->d_model},
@@ -151,9 +162,13 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_ROUTER] = {classes, network ? l->d_router : d->d_model},
         [SLOT_ROUTER_SCALE] = {1, d->d_model},
         [SLOT_ROUTER_BIAS] = {1, classes},
+        [SLOT_ROUTER_ADD] = {1, classes},
         [SLOT_EXPERT_GATE] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
         [SLOT_EXPERT_UP] = {(uint64_t)l->n_experts * l->d_expert, d->d_model},
         [SLOT_EXPERT_DOWN] = {(uint64_t)l->n_experts * d->d_model, l->d_expert},
+        [SLOT_EXPERT_GATE_BIAS] = {l->n_experts, l->d_expert},
+        [SLOT_EXPERT_UP_BIAS] = {l->n_experts, l->d_expert},
+        [SLOT_EXPERT_DOWN_BIAS] = {l->n_experts, d->d_model},
         [SLOT_EXPERT_SCALE] = {1, l->n_experts},
         [SLOT_EXPERT_NORM] = {1, d->d_model},
         [SLOT_POST_DENSE] = {1, d->d_model},
@@ -202,12 +217,15 @@ static const char *tail_of(const char *name, uint32_t *layer)
     return end != NULL && *end == '.' ? end + 1 : NULL;
 }
 
-static enum arch_slot slot_of(const char *tail, bool layered)
+static enum arch_slot slot_of(const struct decoder *d, const char *tail,
+                              bool layered)
 {
     size_t from = layered ? SLOT_GLOBALS : 0;
     size_t to = layered ? SLOT_COUNT : SLOT_GLOBALS;
     for (size_t s = from; s < to; s++) {
-        if (slot_names[s] != NULL && strcmp(tail, slot_names[s]) == 0) {
+        const char *name = name_of(d, (unsigned)s);
+        if (name != NULL && strcmp(tail, name) == 0 &&
+            ((d->arch->need | d->arch->may) & SLOT_BIT(s)) != 0) {
             return (enum arch_slot)s;
         }
     }
@@ -317,9 +335,7 @@ static int take(struct decoder *d, const struct gguf_tensor *t, struct err *e)
         (takes & ~none & SLOT_BIT(SLOT_EXPERT_GATE)) != 0) {
         return place_gate_up(d, layer, t, e);
     }
-    enum arch_slot s = !layered && strcmp(tail, name_of(d, SLOT_OUT_NORM)) == 0
-                           ? SLOT_OUT_NORM
-                           : slot_of(tail, layered);
+    enum arch_slot s = slot_of(d, tail, layered);
     if (s == SLOT_COUNT || (takes & ~none & SLOT_BIT(s)) == 0) {
         return no_place(d, t, e);
     }
@@ -363,7 +379,7 @@ static int missing(const struct decoder *d, uint32_t l, unsigned s,
                ? err_set(e, ERR_GGUF_MISSING, "tensor %s is absent",
                          name_of(d, s))
                : err_set(e, ERR_GGUF_MISSING, "tensor blk.%u.%s is absent", l,
-                         slot_names[s]);
+                         name_of(d, s));
 }
 
 static int check_all(struct decoder *d, struct err *e)
@@ -446,6 +462,26 @@ const struct part *arch_head(const struct decoder *d)
     return p->t != NULL ? p : &d->global[SLOT_EMBD];
 }
 
+uint32_t arch_outputs(const struct decoder *d)
+{
+    return d->n_labels > 0 ? d->n_labels : d->vocab;
+}
+
+struct span arch_label(const struct decoder *d, uint32_t i)
+{
+    char name[GGUF_KEY_MAX];
+    uint64_t at = 0;
+    struct span s = {0};
+    (void)snprintf(name, sizeof(name), "%s.classifier.output_labels",
+                   d->arch->name);
+    const struct gguf_kv *a = gguf_get_arr(d->source, name, GGUF_STRING);
+    must(a != NULL && i < a->count); /* arch_read has looked */
+    for (uint32_t k = 0; k <= i; k++) {
+        s = gguf_arr_str(a, &at);
+    }
+    return s;
+}
+
 uint32_t head_row(const struct head_rows *h, uint32_t i)
 {
     if (i >= h->rope_dim) {
@@ -476,7 +512,8 @@ const struct layer *arch_attention(const struct decoder *d)
 uint64_t arch_position_bytes(const struct decoder *d, uint32_t layer)
 {
     const struct layer *y = &d->layers[layer];
-    return y->kv_from == layer ? (uint64_t)2 * y->n_kv * y->d_head * 2 : 0;
+    bool keeps = y->kv_from == layer && !y->both_sides;
+    return keeps ? (uint64_t)2 * y->n_kv * y->d_head * 2 : 0;
 }
 
 uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)

@@ -103,6 +103,13 @@ void quality_fini(struct quality *q); /* zeroed is fine */
 /* Units of progress of a measurement. */
 uint64_t quality_work(const struct decoder *d);
 
+/* The same of an encoder: the labels' logits of the text, each result rounded to
+ * fp16, against the reference. *ret: the verdict by the bars of its
+ * quantisation. */
+CHECKED int quality_tags(const char *dir, const struct decoder *d,
+                         const struct quality_conf *conf,
+                         struct quality_result *ret, struct err *e);
+
 const char *quality_rung_name(enum quality_rung r);
 /* The whole report as one object; the caller frees it. Where its text would
  * have more than `max` bytes it comes without layers and positions, and "cut"

@@ -148,6 +148,9 @@ int reference_attention(struct reference *r, uint32_t l, struct err *e)
     if (y->kv_from == l) {
         RETERR(make_keys(r, l, e));
     }
+    if (y->sinks) {
+        RETERR(arch_vector(arch_part(r->d, l, SLOT_SINKS), r->sinks, e));
+    }
     reference_scores(r, l);
     reference_peak(r, RANGE_ATTN, l, r->attn, (size_t)y->n_heads * y->d_head);
     return 0;

@@ -140,8 +140,8 @@ static double erf_of(double x)
 }
 
 /* x += a vector; gelu by erf afterwards, if it is wanted. */
-static void add_bias(const struct reference *r, float *x, const float *bias,
-                     bool gelu)
+static void network_bias(const struct reference *r, float *x,
+                         const float *bias, bool gelu)
 {
     for (size_t i = 0; i < r->layer->d_router; i++) {
         for (uint32_t t = 0; t < r->n; t++) {
@@ -169,7 +169,7 @@ static int run_network(struct reference *r, uint32_t l, const float *vectors,
                               .kind = RANGE_ROUTER_NET, .layer = l};
     RETERR(reference_project(r, l, SLOT_ROUTER_DOWN, SLOT_COUNT,
                              RANGE_ROUTER_STATE, r->h, x, e));
-    add_bias(r, x, vectors + OF_DOWN * n, false);
+    network_bias(r, x, vectors + OF_DOWN * n, false);
     for (size_t i = 0; l > 0 && i < n; i++) {
         float by = vectors[OF_BEFORE * n + i];
         for (uint32_t t = 0; t < r->n; t++) {
@@ -181,10 +181,10 @@ static int run_network(struct reference *r, uint32_t l, const float *vectors,
     RETERR(reference_normalise(r, &norm, x, x, e));
     RETERR(reference_project(r, l, SLOT_ROUTER_1, SLOT_COUNT, RANGE_ROUTER_1, x,
                              y, e));
-    add_bias(r, y, vectors + OF_1 * n, true);
+    network_bias(r, y, vectors + OF_1 * n, true);
     RETERR(reference_project(r, l, SLOT_ROUTER_2, SLOT_COUNT, RANGE_ROUTER_2, y,
                              x, e));
-    add_bias(r, x, vectors + OF_2 * n, true);
+    network_bias(r, x, vectors + OF_2 * n, true);
     return reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER, x,
                              r->route, e);
 }
@@ -215,8 +215,8 @@ static int route(struct reference *r, uint32_t l, struct err *e)
     }
     if (!r->layer->expert_branch) {
         RETERR(reference_enter(r, l, REFERENCE_FFN, e));
-        RETERR(reference_project(r, l, SLOT_ROUTER, SLOT_COUNT, RANGE_ROUTER,
-                                 r->h, r->route, e));
+        RETERR(reference_project(r, l, SLOT_ROUTER, SLOT_ROUTER_ADD,
+                                 RANGE_ROUTER, r->h, r->route, e));
         return set_gates(r, l, e);
     }
     float by = 1.0f / sqrtf((float)r->d->d_model);
@@ -247,14 +247,44 @@ static uint32_t gather(const struct reference *r, uint32_t index,
     return n;
 }
 
-static int multiply(struct reference *r, uint32_t l, enum arch_slot slot,
-                    uint32_t index, enum range_kind kind, const float *x,
-                    float *y, struct err *e)
+/* y += the expert's bias, if there is one; by: what it is multiplied by, a
+ * column; NULL: nothing. */
+static int add_bias(const struct reference *r, uint32_t l, enum arch_slot slot,
+                    uint32_t index, const float *by, float *y, struct err *e)
+{
+    const struct part *p = arch_part(r->d, l, slot);
+    if (p->t == NULL) {
+        return 0;
+    }
+    float *b = malloc(p->cols * sizeof(*b));
+    if (b == NULL) {
+        return err_set(e, ERR_NOMEM, "%s: no memory", p->t->name);
+    }
+    int rc = gguf_rows(p->t, index, 1, b, e);
+    for (size_t i = 0; rc == 0 && i < p->cols; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            y[i * r->stride + t] += by != NULL ? b[i] * by[t] : b[i];
+        }
+    }
+    free(b);
+    return rc;
+}
+
+/* A matrix of an expert. */
+struct expert_slot {
+    enum arch_slot w, bias;
+    enum range_kind kind;
+};
+
+static int multiply(struct reference *r, uint32_t l, struct expert_slot s,
+                    uint32_t index, const float *by, const float *x, float *y,
+                    struct err *e)
 {
     static const struct part none;
-    const struct part w = arch_expert(r->d, l, slot, index);
+    const struct part w = arch_expert(r->d, l, s.w, index);
     RETERR(reference_multiply(r, &w, &none, x, y, e));
-    reference_peak(r, kind, l, y, w.rows);
+    RETERR(add_bias(r, l, s.bias, index, by, y, e));
+    reference_peak(r, s.kind, l, y, w.rows);
     return 0;
 }
 
@@ -263,28 +293,34 @@ static int run_expert(const struct reference *r, struct reference *g,
                       uint32_t l, uint32_t index, const uint32_t *columns,
                       struct err *e)
 {
+    static const struct expert_slot gate = {
+        SLOT_EXPERT_GATE, SLOT_EXPERT_GATE_BIAS, RANGE_EXPERT_GATE};
+    static const struct expert_slot up = {SLOT_EXPERT_UP, SLOT_EXPERT_UP_BIAS,
+                                          RANGE_EXPERT_UP};
+    static const struct expert_slot down = {
+        SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN_BIAS, RANGE_EXPERT_OUT};
     const struct layer *y = r->layer;
     size_t d = r->d->d_model;
+    float by[TOKENS];
+    for (uint32_t c = 0; c < g->n; c++) {
+        by[c] = r->gates[index * r->stride + columns[c]];
+    }
     memset(r->picked, 0, d * g->stride * sizeof(float));
     for (size_t i = 0; i < d; i++) {
         for (uint32_t c = 0; c < g->n; c++) {
             r->picked[i * g->stride + c] = r->h[i * r->stride + columns[c]];
         }
     }
-    RETERR(multiply(g, l, SLOT_EXPERT_GATE, index, RANGE_EXPERT_GATE, r->picked,
-                    r->gate, e));
-    RETERR(multiply(g, l, SLOT_EXPERT_UP, index, RANGE_EXPERT_UP, r->picked,
-                    r->up, e));
+    RETERR(multiply(g, l, gate, index, NULL, r->picked, r->gate, e));
+    RETERR(multiply(g, l, up, index, NULL, r->picked, r->up, e));
     reference_activate(g, r->gate, r->up, y->d_expert);
     for (size_t i = 0; i < y->d_expert; i++) {
         for (uint32_t c = 0; c < g->n; c++) {
-            r->gate[i * g->stride + c] *=
-                r->gates[index * r->stride + columns[c]];
+            r->gate[i * g->stride + c] *= by[c];
         }
     }
     reference_peak(g, RANGE_EXPERT_ACT, l, r->gate, y->d_expert);
-    RETERR(multiply(g, l, SLOT_EXPERT_DOWN, index, RANGE_EXPERT_OUT, r->gate,
-                    r->picked, e));
+    RETERR(multiply(g, l, down, index, by, r->gate, r->picked, e));
     for (size_t i = 0; i < d; i++) {
         for (uint32_t c = 0; c < g->n; c++) {
             r->mixed[i * r->stride + columns[c]] +=

@@ -60,6 +60,7 @@ struct reference {
     float *ple;              /* (d_ple, stride): of this layer */
     float *cos, *sin;        /* (rope_dim / 2, stride), of this layer */
     double *head_peak;       /* per head: scores */
+    float *sinks;            /* the same, of this layer: layer.h */
     const int32_t *tokens;   /* borrowed */
     const struct layer *layer; /* this one */
     struct scratch *scratch; /* per worker */
@@ -115,7 +116,7 @@ CHECKED int reference_normalise(struct reference *r, const struct norm *n,
 
 /* --- run.c --- */
 
-/* a = act(a) * b, `rows` rows; b NULL: act(a). */
+/* a = act(a) * b, `rows` rows; b NULL: act(a). ACT_CLAMPED: of both. */
 void reference_activate(struct reference *r, float *a, const float *b,
                         size_t rows);
 

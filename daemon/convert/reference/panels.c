@@ -160,6 +160,7 @@ static bool reference_init(struct reference *r)
     r->n_scratch = r->threads;
     r->scratch = calloc(r->n_scratch, sizeof(*r->scratch));
     r->head_peak = calloc(m.heads, sizeof(*r->head_peak));
+    r->sinks = calloc(m.heads, sizeof(*r->sinks));
     const struct {
         size_t rows;
         float **to;
@@ -176,7 +177,7 @@ static bool reference_init(struct reference *r)
         {m.half,     &r->cos },
         {m.half,     &r->sin },
     };
-    bool ok = r->scratch != NULL && r->head_peak != NULL;
+    bool ok = r->scratch != NULL && r->head_peak != NULL && r->sinks != NULL;
     for (size_t i = 0; ok && i < countof(all); i++) {
         ok = panel(all[i].rows, r->stride, all[i].to);
     }
@@ -263,6 +264,7 @@ void reference_close(struct reference *r)
     }
     free(r->scratch);
     free(r->head_peak);
+    free(r->sinks);
     free(r);
 }
 

@@ -29,7 +29,7 @@ struct reference_conf {
 };
 
 /* Run n tokens (1 .. REFERENCE_TOKENS_MAX, each below the vocabulary) from
- * position 0. logits: (n, vocab) fp32, or NULL. Errors: CANCELLED, NOMEM,
+ * position 0. logits: (n, arch_outputs) fp32, or NULL. Errors: CANCELLED, NOMEM,
  * INVALID, those of gguf_rows. */
 CHECKED int reference_run(const struct decoder *d,
                           const struct reference_conf *conf,

@@ -11,6 +11,14 @@
 
 /* --- feed-forward --- */
 
+static double clamped(double g, double u)
+{
+    double limit = (double)ACT_LIMIT;
+    g = g < limit ? g : limit;
+    u = u < -limit ? -limit : u > limit ? limit : u;
+    return g / (1.0 + fmath_exp(-(double)ACT_SLOPE * g)) * (u + 1);
+}
+
 static float activate(enum layer_act act, float x)
 {
     double v = (double)x;
@@ -35,6 +43,10 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     for (size_t row = begin; row < end; row++) {
         for (uint32_t t = 0; t < g->r->n; t++) {
             size_t at = row * g->r->stride + t;
+            if (g->r->layer->act == ACT_CLAMPED) {
+                g->a[at] = (float)clamped((double)g->a[at], (double)g->b[at]);
+                continue;
+            }
             float v = activate(g->r->layer->act, g->a[at]);
             g->a[at] = g->b != NULL ? v * g->b[at] : v;
         }
@@ -371,6 +383,23 @@ static void finish_logits(const struct decoder *d, float *logits, size_t n)
     }
 }
 
+/* An encoder's labels may have one. */
+static int add_out_bias(const struct reference *r, float *logits,
+                        struct err *e)
+{
+    const struct part *p = &r->d->global[SLOT_OUT_BIAS];
+    float bias[MODEL_LABELS_MAX];
+    if (p->t == NULL) {
+        return 0;
+    }
+    must(p->cols <= MODEL_LABELS_MAX);
+    RETERR(arch_vector(p, bias, e));
+    for (size_t i = 0; i < (size_t)r->n * p->cols; i++) {
+        logits[i] += bias[i % p->cols];
+    }
+    return 0;
+}
+
 int reference_enter_head(struct reference *r, struct err *e)
 {
     const struct decoder *d = r->d;
@@ -401,9 +430,9 @@ int reference_head(struct reference *r, float *logits, struct err *e)
                        top * fabs((double)d->logit_scale));
     }
     if (logits != NULL && (d->logit_scale != 1 || d->logit_cap > 0)) {
-        finish_logits(d, logits, (size_t)r->n * d->vocab);
+        finish_logits(d, logits, (size_t)r->n * arch_outputs(d));
     }
-    return 0;
+    return logits != NULL ? add_out_bias(r, logits, e) : 0;
 }
 
 int reference_run(const struct decoder *d, const struct reference_conf *conf,

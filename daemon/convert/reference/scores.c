@@ -137,6 +137,8 @@ struct tile {
     uint32_t at;    /* position of the first */
     uint32_t first; /* position of the first key that any query sees */
     uint32_t end;   /* one after the last */
+    uint32_t there; /* positions of the sequence that have keys */
+    double sink;    /* a score more, if the layer has them */
     const float *k, *v; /* the head's rows of the queries' own sequence */
 };
 
@@ -144,7 +146,19 @@ struct tile {
 static uint32_t first_seen(const struct reference *r, uint32_t at)
 {
     uint32_t window = r->d->kinds[r->layer->kind].window;
+    if (r->layer->both_sides) {
+        return at > window ? at - window : 0;
+    }
     return window != 0 && at + 1 > window ? at + 1 - window : 0;
+}
+
+/* The last one; there: positions of the sequence. */
+static uint32_t last_seen(const struct reference *r, uint32_t at,
+                          uint32_t there)
+{
+    uint32_t window = r->d->kinds[r->layer->kind].window;
+    return r->layer->both_sides ? (uint32_t)num_min(at + window, there - 1)
+                                : at;
 }
 
 static double *score(const struct tile *t, uint32_t u, uint32_t j)
@@ -172,14 +186,14 @@ static double capped(double s, float cap)
 
 /* Scale and cap the scores of query j, less their largest; minus infinity where
  * it does not see. The peak is that of the scores before a cap: they must fit
- * too. */
-static void finish_scores(const struct tile *t, uint32_t j)
+ * too. Returns the largest. */
+static double finish_scores(const struct tile *t, uint32_t j)
 {
     const struct layer *l = t->r->layer;
     double *peak = &t->r->head_peak[t->head];
-    uint32_t last = t->at + j;
-    uint32_t from = first_seen(t->r, last);
-    double top = -(double)INFINITY;
+    uint32_t last = last_seen(t->r, t->at + j, t->there);
+    uint32_t from = first_seen(t->r, t->at + j);
+    double top = l->sinks ? t->sink : -(double)INFINITY;
     for (uint32_t u = from; u <= last; u++) {
         double s = *score(t, u, j) * (double)l->score_scale;
         double a = fabs(s);
@@ -194,6 +208,7 @@ static void finish_scores(const struct tile *t, uint32_t j)
         bool sees = u >= from && u <= last;
         *score(t, u, j) = sees ? *score(t, u, j) - top : -(double)INFINITY;
     }
+    return top;
 }
 
 static void put_results(const struct tile *t, const double *y,
@@ -226,7 +241,8 @@ static void run_tile(const struct tile *t)
                                     .across = 1,
                                     .y = t->s->scores});
     for (uint32_t j = 0; j < t->n; j++) {
-        finish_scores(t, j);
+        double top = finish_scores(t, j);
+        sum[j] = l->sinks ? fmath_exp(t->sink - top) : 0;
     }
     fmath_exps(t->s->scores, (size_t)seen * t->width);
     for (uint32_t u = 0; u < seen; u++) {
@@ -266,7 +282,9 @@ static void run_head(struct reference *r, size_t head, struct scratch *s)
                          .k = keys->k[l->kv_from] + sequence,
                          .v = keys->v[l->kv_from] + sequence};
         t.width = t.n == 1 ? 1 : QUERIES;
-        t.end = t.at + t.n;
+        t.there = r->position + r->columns;
+        t.end = last_seen(r, t.at + t.n - 1, t.there) + 1;
+        t.sink = l->sinks ? (double)r->sinks[head] : 0;
         run_tile(&t);
         c += t.n;
     }

@@ -89,7 +89,7 @@ CHECKED int reference_layers(struct reference *r, uint32_t first, uint32_t last,
 
 /* The final norm alone: reference_input of SLOT_OUTPUT. */
 CHECKED int reference_enter_head(struct reference *r, struct err *e);
-/* The norm and the head. logits: (tokens, vocab), or NULL. */
+/* The norm and the head. logits: (tokens, arch_outputs), or NULL. */
 CHECKED int reference_head(struct reference *r, float *logits, struct err *e);
 
 /* What the product with a layer's matrix reads: value (f, t) at x[f * stride +

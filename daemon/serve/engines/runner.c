@@ -60,6 +60,7 @@ struct runner *runner_new(const struct runner_conf *c, const char *dir,
     list_init(&r->turn);
     list_init(&r->saying);
     list_init(&r->left);
+    list_init(&r->tags);
     (void)snprintf(r->dir, sizeof(r->dir), "%s", dir);
     r->rows = calloc(SAMPLING_ROWS, sizeof(*r->rows));
     must(r->rows != NULL);
@@ -164,6 +165,8 @@ static void on_error(struct runner *r, const struct frame *f)
     if (r->state == RUNNER_LOADING) {
         r->load_rc = err_set(&r->load_error, code, "%s", m.msg);
         child_kill(r->child, code);
+    } else if (runner_tags_error(r, f->request, code, m.msg)) {
+        return;
     } else if (r->sched.in_flight && f->request == r->step_request) {
         int codes[STREAMS_MAX];
         for (size_t i = 0; i < countof(codes); i++) {
@@ -222,6 +225,7 @@ static void on_ready(struct runner *r, const struct frame *f)
     warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
     runner_step(r);
+    runner_tags_step(r);
 }
 
 bool runner_device(const char *backend)
@@ -270,6 +274,10 @@ static void on_frame(void *ctx, const struct frame *f)
         runner_on_step_done(r, f);
     } else if (f->type == FRAME_STATE_DONE) {
         on_state_done(r, f);
+    } else if (f->type == FRAME_TAGS_DONE) {
+        runner_on_tags_done(r, f);
+    } else if (f->type == FRAME_PROGRESS && r->tags_request != 0) {
+        child_deadline(r->child, r->conf.step_ms); /* a window more */
     } else if (f->type == FRAME_NOTICE) {
         on_notice(r, f);
     } else if (f->type == FRAME_ERROR) {
@@ -315,6 +323,7 @@ static void on_gone(void *ctx, const struct child_exit *x)
     r->n_on_cpu = 0; /* the next one begins on the device again */
     r->n_reopened = 0;
     r->why[0] = '\0';
+    runner_tags_lost(r);
     warm_down(r->warm);
     grammars_lost(&r->grammars);
     if (r->ever_up) {
@@ -532,6 +541,7 @@ void runner_fail_all(struct runner *r, int code, const char *msg)
     if (!r->ever_up) {
         return;
     }
+    runner_tags_fail(r, code, msg);
     struct list *lists[] = {&r->sched.running, &r->sched.waiting};
     r->in_results = true;
     warm_release(r->warm); /* they join the streams in the queue */

@@ -1,5 +1,5 @@
-/* runner_impl.h - shared by runner.c (the engine's process) and runner_step.c
- * (its steps). */
+/* runner_impl.h - shared by runner.c (the engine's process), runner_step.c (its
+ * steps) and runner_tags.c (texts for an encoder). */
 #pragma once
 
 #include "serve/engines/runner.h"
@@ -17,6 +17,9 @@ struct runner {
     struct list turn;   /* in conf.turn: a step is wanted */
     struct list saying; /* streams whose on_said is to be called */
     struct list left;   /* then their on_left */
+    struct list tags;   /* run_tags.link, oldest first */
+    uint32_t tags_request; /* the first one's, which was sent; 0: none is */
+    bool tags_left;        /* that one is gone */
     bool stopping;
     bool one_left;   /* runner_leave was called for the present row's stream */
     bool in_results; /* results are being handed out: no step is formed */
@@ -57,6 +60,15 @@ void runner_quiet(struct runner *r);
  * what the engine says of their memory. */
 void runner_size(const struct runner *r, const struct msg_ready *m,
                  struct sched_conf *ret);
+
+/* runner_tags.c: send the first text, if none is sent. */
+void runner_tags_step(struct runner *r);
+void runner_on_tags_done(struct runner *r, const struct frame *f);
+/* Was the error for a text? */
+bool runner_tags_error(struct runner *r, uint32_t request, int code,
+                       const char *msg);
+void runner_tags_lost(struct runner *r); /* the engine is gone */
+void runner_tags_fail(struct runner *r, int code, const char *msg);
 
 /* runner_step.c: form and send the next step, if there is one to send. */
 void runner_step(struct runner *r);

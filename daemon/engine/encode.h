@@ -1,0 +1,45 @@
+/* encode.h - a loaded encoder: token ids in, each token's logits of labels out.
+ *
+ * A text is read in windows. A row of one depends on layers * window rows on
+ * each side (the reach); where a window has more of them than that, or the text
+ * ends, its rows are those of the whole text at once. Programs of fixed lengths
+ * may be too short for it: then seams between windows are approximate.
+ * Thread: one.
+ */
+#pragma once
+
+#include "engine/engine.h"
+
+struct encoder;
+
+/* Errors: those of engine_open, UNSUPPORTED (a decoder). */
+CHECKED int encoder_open(const char *bundle_dir, const struct engine_conf *conf,
+                         struct encoder **ret, struct err *e);
+void encoder_close(struct encoder *g); /* NULL is fine */
+const struct bundle *encoder_bundle(const struct encoder *g);
+const char *encoder_arith(const struct encoder *g); /* as engine_arith */
+
+/* What a text of n tokens is read in. */
+struct encoder_plan {
+    uint32_t rows;  /* of a window at most, a multiple of the block */
+    uint32_t side;  /* of them for context, on each side where there is more */
+    bool exact;     /* side is the reach, or there is one window */
+};
+struct encoder_plan encoder_plan(const struct encoder *g, uint32_t n);
+
+/* Takes the logits of rows [first, first + n): (n, labels), valid during the
+ * call. An error of it ends the run. */
+typedef int encoder_rows_fn(void *ctx, uint32_t first, uint32_t n,
+                            const float *logits, struct err *e);
+struct encoder_run {
+    const int32_t *tokens;
+    uint32_t n;
+    uint32_t rows; /* of a window at most, for tests; 0: encoder_plan's */
+    encoder_rows_fn *fn;
+    bool (*go)(void *ctx); /* asked between programs; NULL: always */
+    void *ctx;             /* of both */
+};
+/* Rows come in order, each once. Errors: INVALID (a token beyond the
+ * vocabulary), CANCELLED (go), NOMEM, those of the backend and of fn. */
+CHECKED int encoder_run(struct encoder *g, const struct encoder_run *r,
+                        struct err *e);
