@@ -178,8 +178,8 @@ static int check_t(const struct bundle *b, const char *path, uint32_t t_min,
 {
     uint32_t most = b->n_labels > 0 ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
     if (t_min < 1 || t_max < t_min || t_max > most) {
-        return err_set(e, ERR_BUNDLE, "%s: rows %u..%u are out of range", path,
-                       t_min, t_max);
+        return err_set(e, ERR_BUNDLE, "%s: t_min %u and t_max %u; 1 to %u, in order",
+                       path, t_min, t_max, most);
     }
     return 0;
 }

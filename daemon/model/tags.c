@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fmath.h"
 #include "base/num.h"
 
 enum place { OUTSIDE, BEGIN, INSIDE, END, SINGLE, PLACES };
@@ -204,10 +205,10 @@ static int log_softmax(const float *in, uint32_t n, float *out, struct err *e)
         top = (double)in[i] > top ? (double)in[i] : top;
     }
     for (uint32_t i = 0; i < n; i++) {
-        sum += exp((double)in[i] - top);
+        sum += fmath_exp((double)in[i] - top);
     }
     for (uint32_t i = 0; i < n; i++) {
-        out[i] = (float)((double)in[i] - top - log(sum));
+        out[i] = (float)((double)in[i] - top - fmath_log(sum));
     }
     return 0;
 }
@@ -304,7 +305,7 @@ void tags_end(struct tags_path *p, uint16_t *labels, float *probs)
         size_t row = (size_t)(k - 1) * t->n;
         labels[k - 1] = (uint16_t)label;
         if (probs != NULL) {
-            probs[k - 1] = (float)exp((double)p->log_p[row + label]);
+            probs[k - 1] = (float)fmath_exp((double)p->log_p[row + label]);
         }
         label = p->before[row + label];
     }

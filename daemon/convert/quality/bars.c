@@ -1,5 +1,5 @@
 /* bars.c - what a quantisation must hold, and the verdicts. */
-#include <math.h>
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -33,9 +33,9 @@ static int weaken(const struct json *j, struct quality_bars *b, struct err *e)
     RETERR(json_want_num(j, "cosine", true, -1, 1, &cosine, e));
     RETERR(json_want_num(j, "kl", true, 0, 1e3, &kl, e));
     RETERR(json_want_num(j, "argmax", true, 0, 1, &argmax, e));
-    b->cosine = fmin(b->cosine, cosine);
-    b->kl = fmax(b->kl, kl);
-    b->argmax = fmin(b->argmax, argmax);
+    b->cosine = cosine < b->cosine ? cosine : b->cosine;
+    b->kl = kl > b->kl ? kl : b->kl;
+    b->argmax = argmax < b->argmax ? argmax : b->argmax;
     return 0;
 }
 

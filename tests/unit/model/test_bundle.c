@@ -550,7 +550,7 @@ static const struct {
     {"\"qk_norm\": \"full\"",          "\"qk_norm\": \"fuller\"",         "layers[0]"    },
     {"\"mixer\": \"attention\"",       "\"mixer\": \"convolution\"",      "layers[0]"    },
     {"\"n_kv\": 3",                    "\"n_kv\": 4",                     "layer 1"      },
-    {"\"d_head\": 8",                  "\"d_head\": 0",                   "has heads"    },
+    {"\"d_head\": 8",                  "\"d_head\": 0",                   "heads and no"},
     {"\"d_head\": 8",                  "\"d_head\": 70000",               "d_head"       },
     {"\"mixer\": \"attention\"",       "\"mixer\": \"conv\"",             "conv_len"     },
     {"\"n_kv\": 3",                    "\"conv_len\": 3, \"n_kv\": 3",      "conv_len"     },
