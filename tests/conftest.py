@@ -21,7 +21,7 @@ import pytest
 TOP = pathlib.Path(os.environ.get("ANED_TOP", pathlib.Path(__file__).parents[1]))
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 SHARED = TOP.parent / "shared"
-SLOW_S = 10 if "asan" in BIN.name else 1  # what a sanitizer costs, as a factor: how long may be waited
+SLOW_S = 4 if "asan" in BIN.name else 1  # what a sanitizer costs, as a factor: how long may be waited
 OVER = ("done", "failed", "cancelled", "interrupted")  # states of a job
 PAUSE = 2 if "asan" in BIN.name else 1  # the same of a time that is always waited
 BACKEND = os.environ.get("ANED_BACKEND", "")
