@@ -22,7 +22,7 @@ from decoder import HALVES, Decoder, cosine, kl, spec_of_bundle, with_peers_gelu
 from families import BY_NAME, FAMILIES
 from gguf_copy import copy, with_original
 from oracle_tools import TOP, convert, load_steps, logits, manifest, mil_run, packages, run, save_steps
-from sources import Packages, Source, read_matrices
+from sources import Packages, Source, open_source, read_matrices
 from test_packages import verify
 
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
@@ -49,7 +49,7 @@ def clear_routes(decoder, n):
     """Of the run's n positions: where no layer's choice of experts is close, nor was where later convolutions look."""
     clear = np.full(n, True)
     for index, (_, margin) in decoder.routes.items():
-        reach = sum(y.get("conv_len", 1) - 1 for y in decoder.spec["layers"][index + 1:])
+        reach = sum(y.get("conv_len", 1) + y.get("mix_len", 1) - 2 for y in decoder.spec["layers"][index + 1:])
         for at in np.flatnonzero(margin <= ROUTED):
             clear[at : at + reach + 1] = False
     return clear
@@ -58,8 +58,8 @@ def clear_routes(decoder, n):
 class Case:
     """A family's tiny model."""
 
-    def __init__(self, aned, folder, place):
-        self.source = folder / "model.gguf"
+    def __init__(self, aned, family, place):
+        folder, self.source = (f(TOP.parent / "shared") for f in (family.folder, family.source))
         self.npz = dict(np.load(folder / "expected.npz"))
         self.tokens, self.path = self.npz["tokens"], np.concatenate([self.npz["tokens"], self.npz["greedy"]])
         self.mistakes = {name: m for name, m in json.loads((folder / "mistakes.json").read_text())["mistakes"].items()
@@ -67,7 +67,7 @@ class Case:
         convert(aned, self.source, place / "fp16")
         self.bundle = place / "fp16"
         self.spec = spec_of_bundle(manifest(self.bundle))
-        self.weights = Source(self.source, self.spec["layers"])
+        self.weights = open_source(self.source, self.spec["layers"])
         self.npz["routed"] = self.routed()
 
     def routed(self):
@@ -107,7 +107,7 @@ def case(aned, tmp_path_factory):
         if not (folder / "expected.npz").exists():
             pytest.skip(f"{folder} is not there")
         if family not in made:
-            made[family] = Case(aned, folder, tmp_path_factory.mktemp(family))
+            made[family] = Case(aned, BY_NAME[family], tmp_path_factory.mktemp(family))
         return made[family]
     return get
 
