@@ -34,7 +34,7 @@ def model(shared, tmp_path_factory):
     def get(name):
         """The GGUF of a family or a shape."""
         if name in BY_NAME:
-            return BY_NAME[name].folder(shared) / "model.gguf"
+            return BY_NAME[name].source(shared)
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name) / "model.gguf"
             mkgguf.write(made[name], mkgguf.SHAPES[name], "f16", 1)
