@@ -110,7 +110,7 @@ def router(s, index):
         yield f"{g}router_mlp.{fc}.weight", near((r, r), 0, 2 * r**-0.5)
         yield f"{g}router_mlp.{fc}.bias", near((r,), 0, 0.1)
     yield g + "router_mlp.out_proj.weight", near((s.experts + 1, r), 0, 2 * r**-0.5)
-    yield g + "balancing_biases", near((s.experts + 1,), 0, 0.05)
+    yield g + "balancing_biases", near((s.experts + 1,), 0, 0.2)
 
 
 def values(seed, name, shape, centre, spread):
@@ -121,7 +121,7 @@ def values(seed, name, shape, centre, spread):
         yield ((a - 0.5) * (2 * 3**0.5 * spread) + centre).astype(np.float16)
 
 
-def write(folder, s=SHAPES["tiny"], seed=0):
+def write(folder, s=SHAPES["tiny"], seed=1):
     """Returns the folder."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder")
     p.add_argument("--shape", default="tiny", choices=SHAPES)
-    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
     p.add_argument("--layers", type=int, help="instead of the shape's own")
     p.add_argument("--vocab", type=int, help="instead of the shape's own")
     a = p.parse_args()
