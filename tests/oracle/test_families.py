@@ -212,8 +212,9 @@ def test_cost_of_states(case, family):
     assert (alone > LARGEST) == (family in ROUNDED_STATES)
 
 
-# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block; experts.
-FEW = ["phi3", "gemma4-e", "olmo2", "gemma4"]
+# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block; experts;
+# queries and keys mixed along positions.
+FEW = ["phi3", "gemma4-e", "olmo2", "gemma4", "zaya"]
 OTHERS = [pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f not in FEW]
 
 
@@ -526,7 +527,7 @@ def test_experts_read(aned, case, tmp_path, quant, size):
 
 
 @pytest.mark.parametrize("quant", ["fp16", "int8", "lut4", "lut6"])
-@pytest.mark.parametrize("family", ["gemma4", "lfm2moe"])
+@pytest.mark.parametrize("family", ["gemma4", "lfm2moe", "zaya"])
 def test_experts_of_any_batch(aned, case, tmp_path, family, quant):
     """Rows are grouped by the expert they chose: no row's bits depend on which rows those are."""
     c = case(family)

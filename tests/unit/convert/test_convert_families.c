@@ -261,7 +261,6 @@ static void per_layer_numbers(void **state)
         unit_ok(arch_vector(arch_part(&r.d, l, SLOT_OUT_SCALE), &scale, &r.e),
                 &r.e);
         assert_true(y->out_scale == scale && scale >= 0.5f);
-        assert_int_equal(arch_can_begin(&r.d, l), l < 2);
     }
     const struct arch_kind *k = r.d.kinds;
     assert_int_equal(k[LAYER_GLOBAL].rope_dim, 16);
@@ -296,8 +295,11 @@ static void mixed_heads(void **state)
                 (const char *[]){"blk.0.attn_v.weight", "blk.1.attn_v.weight",
                                  "blk.2.attn_v.weight"}[l],
                 0, KV / 2, D);
-        /* a router reads that of the layer before: one program has them all */
-        assert_int_equal(arch_can_begin(&r.d, l), l == 0);
+        /* a router reads that of the layer before */
+        assert_int_equal(layer_port_read_by(r.d.layers, PORT_ROUTER, l, 0, 3),
+                         l < 2);
+        assert_false(layer_port_read_by(r.d.layers, PORT_ROUTER, l, 0, l + 1));
+        assert_false(layer_port_read_by(r.d.layers, PORT_ROUTER, l, l + 2, 3));
         /* tables of vectors and taps are no matrices of a form */
         assert_null(arch_matrix(&r.d, l, SLOT_MIX));
         assert_null(arch_matrix(&r.d, l, SLOT_JOIN_ATTN));
