@@ -143,9 +143,11 @@ class Run:
     def restart(self, drafts=0, chunk=0, threads=1, disk=0):
         """The daemon anew with other settings, on the same home."""
         self.d.stop()
+        calm = self.d.dir / "calm"  # what is warm stays so, whatever else this machine does
+        calm.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
         (self.d.home / "aned.conf").write_text(
             f"[engine]\nthreads = {threads}\nprefill_chunk = {chunk}\n[speculation]\nmax_draft = {drafts}\n"
-            f"[cache]\ndisk_mib = {disk}\ndisk_tokens = 64\n")
+            f"[cache]\ndisk_mib = {disk}\ndisk_tokens = 64\n[limits]\npressure_file = {calm}\n")
         self.d.start()
 
     def reference(self):

@@ -274,10 +274,10 @@ def test_scaled_stream(aned, case, tmp_path, family, form):
 # --- layers that share keys, in several programs ---
 
 
-def whole_and_cut(aned, case, tmp_path, cuts, shape, kv):
-    """The uncut bundle of gemma4-e in this form, and one of which programs begin at the layers of `cuts`."""
+def whole_and_cut(aned, case, tmp_path, cuts, shape, kv, family="gemma4-e"):
+    """The uncut bundle of the family in this form, and one of which programs begin at the layers of `cuts`."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    convert(aned, case("gemma4-e").source, whole, "fp16", "--shape", shape, "--kv", kv)
+    convert(aned, case(family).source, whole, "fp16", "--shape", shape, "--kv", kv)
     gates = run(BIN / "tests" / "oracle" / "divide", whole, cut, cuts, shape, kv)
     assert "structure passed" in gates and "exactness passed" in gates, gates
     return whole, cut
@@ -289,15 +289,31 @@ def whole_and_cut(aned, case, tmp_path, cuts, shape, kv):
 def test_shared_keys_between_programs(aned, case, tmp_path, cuts, shape, kv):
     """Layers 3 and 4 read the keys of layer 1, layer 5 those of layer 2: cut anywhere, the bits are those of one program,
     and so as near to transformers' logits."""
-    c = case("gemma4-e")
-    assert [y["kv_from"] for y in c.spec["layers"]] == [0, 1, 2, 1, 1, 2]
-    whole, cut = whole_and_cut(aned, case, tmp_path, cuts, shape, kv)
+    assert [y["kv_from"] for y in case("gemma4-e").spec["layers"]] == [0, 1, 2, 1, 1, 2]
+    check_cut(aned, case, tmp_path, cuts, shape, kv, "gemma4-e")
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+@pytest.mark.parametrize("shape", ["ranged", "functions", "functions:1,2,8"])
+@pytest.mark.parametrize("cuts", ["1,2", "2"])
+def test_routers_between_programs(aned, case, tmp_path, cuts, shape, kv):
+    """Each router goes on from that of the layer before, in another program too."""
+    check_cut(aned, case, tmp_path, cuts, shape, kv, "zaya")
+    found = json.loads(run(aned, "inspect", tmp_path / "cut", "--json"))["packages"]
+    given = [(x["layer"], x["role"]) for p in found for x in p.get("gives", [])]
+    assert given == [(int(at) - 1, "router") for at in cuts.split(",")]
+    assert given == [(x["layer"], x["role"]) for p in found for x in p.get("takes", [])]
+
+
+def check_cut(aned, case, tmp_path, cuts, shape, kv, family):
+    c = case(family)
+    whole, cut = whole_and_cut(aned, case, tmp_path, cuts, shape, kv, family)
     for backend in ("cpu", "interpreter"):
         for chunk in ([], ["--chunk", "3"]):
             want = np.array(logits(aned, whole, c.path, tmp_path, "--backend", backend, *chunk))
             got = np.array(logits(aned, cut, c.path, tmp_path, "--backend", backend, *chunk))
             assert np.array_equal(want, got), f"{backend} {chunk}"
-        assert faults(c.npz, got, bound(c, "gemma4-e", kv)) == [], backend
+        assert faults(c.npz, got, bound(c, family, kv)) == [], backend
 
 
 def test_ports_are_told(aned, case, tmp_path):
