@@ -20,6 +20,7 @@ class Family:
     arch: str = ""  # "": the name
     pairs: bool = False  # a rotated pair is (2i, 2i + 1) in the file, not (i, i + half)
     shape: Shape | None = None
+    gguf: bool = True  # there is one; else a folder in the form of the transformers library
     embed_scale: float = 1.0
     layer: dict = dataclasses.field(default_factory=dict)  # where it differs from decoder.PLAIN_LAYER
     mistakes: tuple = ()  # of oracle/family_mistakes.py, to be planted
@@ -32,6 +33,10 @@ class Family:
     def folder(self, shared):
         """Where model.gguf, expected.npz and mistakes.json lie."""
         return TESTS / "oracle" / "models" / self.name if self.shape else shared / "data" / "families" / self.name / "a"
+
+    def source(self, shared):
+        """What is converted: a GGUF, or where no exporter writes one the folder itself."""
+        return self.folder(shared) / "model.gguf" if self.gguf else self.folder(shared)
 
 
 ROWS = [
@@ -47,6 +52,7 @@ ROWS = [
     Family("smollm3", pairs=True),
     Family("lfm2"),
     Family("lfm2moe"),
+    Family("zaya", gguf=False),
     Family("gemma", shape=Shape("gemma", 3, 48, 4, 1, 24, 128, 320, eps=1e-6, context=512),
            embed_scale=48**0.5, layer={"act": "gelu_tanh"},
            mistakes=("rope_other", "no_embscale", "scale_by_width", "gain_plus_one", "gate_up_swap", "act_silu", "gelu_erf")),

@@ -165,23 +165,27 @@ class Model:
                 "conv_L_cache": g("shortconv.l_cache"), "conv_bias": False, "block_auto_adjust_ff_dim": False,
                 "norm_eps": g("attention.layer_norm_rms_epsilon"), "rms_norm_eps": None}
 
-    # --- tokenizer.json ---
-
     def tokenizer(self):
-        """Of a byte-level vocabulary that cuts as qwen2 does; its control tokens are added ones."""
         tokens, types = self.keys["tokenizer.ggml.tokens"], self.keys["tokenizer.ggml.token_type"]
-        words = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-                 r"\s+(?!\S)|\s+")
-        split = {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": False}
-        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-        added = [{"id": i, "content": s, "special": True, "normalized": False, "single_word": False, "lstrip": False,
-                  "rstrip": False} for i, (s, k) in enumerate(zip(tokens, types)) if k == 3]
-        return {"version": "1.0", "added_tokens": added, "normalizer": {"type": "NFC"},
-                "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]}, "post_processor": None,
-                "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-                "model": {"type": "BPE", "ignore_merges": False, "byte_fallback": False,
-                          "vocab": {s: i for i, (s, k) in enumerate(zip(tokens, types)) if k != 3},
-                          "merges": self.keys.get("tokenizer.ggml.merges", [])}}
+        return byte_level(tokens, types, self.keys.get("tokenizer.ggml.merges", []))
+
+
+# --- files ---
+
+
+def byte_level(tokens, types, merges):
+    """tokenizer.json of a byte-level vocabulary that cuts as qwen2 does; its control tokens (type 3) are added ones."""
+    words = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+             r"\s+(?!\S)|\s+")
+    split = {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    added = [{"id": i, "content": s, "special": True, "normalized": False, "single_word": False, "lstrip": False,
+              "rstrip": False} for i, (s, k) in enumerate(zip(tokens, types)) if k == 3]
+    return {"version": "1.0", "added_tokens": added, "normalizer": {"type": "NFC"},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]}, "post_processor": None,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+            "model": {"type": "BPE", "ignore_merges": False, "byte_fallback": False,
+                      "vocab": {s: i for i, (s, k) in enumerate(zip(tokens, types)) if k != 3}, "merges": merges}}
 
 
 def pack(tensors):

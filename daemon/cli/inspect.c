@@ -247,7 +247,7 @@ static int add_bundle_package(const struct bundle *b, const char *rel,
     return add_package(path, *ret, e);
 }
 
-/* Keys and values that go from program to program. */
+/* What goes from program to program beside the stream. */
 static void add_ports(struct json *o, const char *key,
                       const struct bundle_port *p, size_t n)
 {
@@ -255,7 +255,7 @@ static void add_ports(struct json *o, const char *key,
     for (size_t i = 0; i < n; i++) {
         struct json *x = json_add_object(list, NULL);
         json_add_str(x, "name", p[i].name);
-        json_add_str(x, "role", p[i].values ? "values" : "keys");
+        json_add_str(x, "role", bundle_port_role(p[i].role));
         json_add_int(x, "layer", p[i].layer);
     }
 }

@@ -47,22 +47,26 @@ static void keep_port(struct job *j, struct bundle_port *list, size_t *n,
     list[(*n)++] = p;
 }
 
-/* Keys and values that go to later programs, and those of earlier ones. */
+/* What goes to later programs, and comes from earlier ones. */
 static void keep_ports(struct job *j, struct bundle_shard *s)
 {
     const struct decoder *d = &j->d;
-    s->gives = keep_array(&j->b, (size_t)2 * d->n_layers, sizeof(*s->gives));
-    s->takes = keep_array(&j->b, (size_t)2 * d->n_layers, sizeof(*s->takes));
-    for (uint32_t k = 0; k < 2 * s->last; k++) {
+    s->gives = keep_array(&j->b, (size_t)LAYER_PORTS * d->n_layers,
+                          sizeof(*s->gives));
+    s->takes = keep_array(&j->b, (size_t)LAYER_PORTS * d->n_layers,
+                          sizeof(*s->takes));
+    for (uint32_t k = 0; k < LAYER_PORTS * s->last; k++) {
         char name[PROGRAM_PORT_MAX];
-        uint32_t l = k / 2;
-        const struct bundle_port p = {name, l, k % 2 == 1};
-        if (l >= s->first && program_gives(d, l, s->last)) {
-            program_gives_name(s->first, l, p.values, name);
+        uint32_t l = k / LAYER_PORTS;
+        const struct bundle_port p = {name, l,
+                                      (enum layer_port)(k % LAYER_PORTS)};
+        if (l >= s->first && program_gives(d, p.role, l, s->last)) {
+            program_gives_name(s->first, l, p.role, name);
             keep_port(j, s->gives, &s->n_gives, p);
         } else if (l < s->first &&
-                   layer_read_by(d->layers, l, s->first, s->last)) {
-            program_takes_name(l, p.values, name);
+                   layer_port_read_by(d->layers, p.role, l, s->first,
+                                      s->last)) {
+            program_takes_name(l, p.role, name);
             keep_port(j, s->takes, &s->n_takes, p);
         }
     }

@@ -24,7 +24,9 @@
  *
  * Layers that read the keys of a layer in an earlier program take its new rows
  * as inputs and write them to a state of this program, with the same masked
- * write: one state for all of its layers that read it.
+ * write: one state for all of its layers that read it. A router network that
+ * goes on from that of the layer before takes it in the same way, and keeps
+ * nothing.
  */
 #include "convert/program_impl.h"
 
@@ -111,13 +113,16 @@ void program_layers(const struct emit *m, struct mil_program *p,
     }
     mil_add_output(p, c.f, x);
     for (uint32_t l = first; l < last; l++) {
-        bool out = m->host || program_gives(d, l, last);
+        bool out = m->host || program_gives(d, PORT_KEYS, l, last);
         for (size_t k = 0; out && k < 2 && c.news[l][k] != NULL; k++) {
             mil_add_output(p, c.f, c.news[l][k]);
         }
         for (size_t k = 0; k < 2 && c.tails[l][k] != NULL; k++) {
             mil_add_output(p, c.f, c.tails[l][k]);
         }
+    }
+    if (program_gives(d, PORT_ROUTER, last - 1, last)) {
+        mil_add_output(p, c.f, draw_give_router(&c));
     }
     free(c.all);
     free(c.news);

@@ -61,14 +61,16 @@ void expert_bias_name(enum expert_matrix which, uint32_t group,
 CHECKED int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
                         struct layer_weights *r, struct err *e);
 
-/* The ports by which keys or values of layer l go from the program whose first
- * layer is `first` (an output) to later ones (an input). */
+/* The ports by which rows of layer l go from the program whose first layer is
+ * `first` (an output) to later ones (an input). */
 #define PROGRAM_PORT_MAX 48u
-void program_gives_name(uint32_t first, uint32_t l, bool values,
+void program_gives_name(uint32_t first, uint32_t l, enum layer_port what,
                         char out[PROGRAM_PORT_MAX]);
-void program_takes_name(uint32_t l, bool values, char out[PROGRAM_PORT_MAX]);
+void program_takes_name(uint32_t l, enum layer_port what,
+                        char out[PROGRAM_PORT_MAX]);
 /* Whether a program that ends at layer `last` gives those of layer l. */
-bool program_gives(const struct decoder *d, uint32_t l, uint32_t last);
+bool program_gives(const struct decoder *d, enum layer_port what, uint32_t l,
+                   uint32_t last);
 
 /* One function over layers [first, last); t: its rows, or MIL_UNKNOWN. */
 void program_layers(const struct emit *m, struct mil_program *p,

@@ -195,22 +195,27 @@ static void make_keys(struct ctx *c, struct mil_value *k, struct mil_value *v)
     c->all[l->kv_from][1] = keep_cache(c, stem, 'v', v);
 }
 
-void program_gives_name(uint32_t first, uint32_t l, bool values,
+static const char *const port_names[LAYER_PORTS] = {
+    [PORT_KEYS] = "k", [PORT_VALUES] = "v", [PORT_ROUTER] = "router"};
+
+void program_gives_name(uint32_t first, uint32_t l, enum layer_port what,
                         char out[PROGRAM_PORT_MAX])
 {
-    (void)snprintf(out, PROGRAM_PORT_MAX, "layers_%u_%c_new", l - first,
-                   values ? 'v' : 'k');
+    (void)snprintf(out, PROGRAM_PORT_MAX, "layers_%u_%s_new", l - first,
+                   port_names[what]);
 }
 
-void program_takes_name(uint32_t l, bool values, char out[PROGRAM_PORT_MAX])
+void program_takes_name(uint32_t l, enum layer_port what,
+                        char out[PROGRAM_PORT_MAX])
 {
-    (void)snprintf(out, PROGRAM_PORT_MAX, "shared_%u_%c_new", l,
-                   values ? 'v' : 'k');
+    (void)snprintf(out, PROGRAM_PORT_MAX, "shared_%u_%s_new", l,
+                   port_names[what]);
 }
 
-bool program_gives(const struct decoder *d, uint32_t l, uint32_t last)
+bool program_gives(const struct decoder *d, enum layer_port what, uint32_t l,
+                   uint32_t last)
 {
-    return layer_read_by(d->layers, l, last, d->n_layers);
+    return layer_port_read_by(d->layers, what, l, last, d->n_layers);
 }
 
 /* Keys and values of a layer in an earlier program, into c->all: kept by this
@@ -223,7 +228,7 @@ static void take_keys(struct ctx *c)
     (void)snprintf(stem, sizeof(stem), "shared_%u", l->kv_from);
     for (size_t i = 0; i < 2; i++) {
         char name[PROGRAM_PORT_MAX];
-        program_takes_name(l->kv_from, i == 1, name);
+        program_takes_name(l->kv_from, i == 1 ? PORT_VALUES : PORT_KEYS, name);
         struct mil_value *fresh = draw_input(c, name, 4, dims);
         c->all[l->kv_from][i] = keep_cache(c, stem, "kv"[i], fresh);
     }

@@ -52,14 +52,20 @@ static struct mil_value *pick(struct ctx *c, const char *what,
                   a, "b", b, NULL);
 }
 
+/* [1, a, T, b] with the axes of a and b in each other's place. */
+static struct mil_value *turn(struct ctx *c, const char *name,
+                              struct mil_value *x)
+{
+    static const int32_t perm[4] = {0, 3, 2, 1};
+    return mil_op(c->p, c->f, "transpose", name, "x", x, "perm",
+                  mil_i32s(c->p, c->f, 4, perm), NULL);
+}
+
 /* Which experts are among the n_top best: bool [1, E, T, 1]. A cast from bool
  * would split the program; picking among numbers does not. */
 static struct mil_value *choose(struct ctx *c, struct mil_value *keys)
 {
-    static const int32_t perm[4] = {0, 3, 2, 1};
-    struct mil_value *others = mil_op(
-        c->p, c->f, "transpose", draw_named(c, "router_others"), "x", keys,
-        "perm", mil_i32s(c->p, c->f, 4, perm), NULL);
+    struct mil_value *others = turn(c, draw_named(c, "router_others"), keys);
     struct mil_value *first =
         draw_binary(c, "mul", "router_zeros", others, draw_f16(c, 0));
     first = draw_binary(c, "add", "router_first", lower_index(c), first);
@@ -245,6 +251,23 @@ static struct mil_value *inner(struct ctx *c, const char *what,
                   mil_str(c->p, c->f, "EXACT"), NULL);
 }
 
+/* What an earlier program's last router had: [1, R, T, 1]. */
+static struct mil_value *take_router(struct ctx *c)
+{
+    char name[PROGRAM_PORT_MAX];
+    const int64_t dims[4] = {1, 1, c->t, c->l->d_router};
+    program_takes_name(c->first - 1, PORT_ROUTER, name);
+    struct mil_value *x = draw_input(c, name, 4, dims);
+    return turn(c, draw_named(c, "router_taken"), x);
+}
+
+struct mil_value *draw_give_router(struct ctx *c)
+{
+    char name[PROGRAM_PORT_MAX];
+    program_gives_name(c->first, c->first + c->layer, PORT_ROUTER, name);
+    return turn(c, name, c->router);
+}
+
 /* The scores of ROUTER_NETWORK. */
 static struct mil_value *network(struct ctx *c, struct mil_value *h)
 {
@@ -252,7 +275,8 @@ static struct mil_value *network(struct ctx *c, struct mil_value *h)
         draw_project(c, "router_down", h, SLOT_ROUTER_DOWN, SLOT_COUNT);
     r = draw_binary(c, "add", "router_own", r, vector_of(c, 0));
     if (c->first + c->layer > 0) {
-        must(c->router != NULL); /* arch_can_begin */
+        c->router = c->layer > 0 ? c->router : take_router(c);
+        must(c->router != NULL); /* every layer has one */
         struct mil_value *before =
             draw_binary(c, "mul", "router_scaled", c->router, vector_of(c, 1));
         r = draw_binary(c, "add", "router_state", r, before);

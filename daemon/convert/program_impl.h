@@ -109,6 +109,9 @@ void draw_cca(struct ctx *c, struct mil_value *h, struct mil_value **q,
 
 /* --- program_experts.c --- */
 
+/* What the last layer's router had, for a later program. */
+struct mil_value *draw_give_router(struct ctx *c);
+
 /* What the experts of this layer give; with a branch of them, together with
  * what the dense feed-forward gave. x: the stream; h: what the block reads. */
 struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,

@@ -1,4 +1,5 @@
-/* hand.c - keys and values that one shard gives and later ones take.
+/* hand.c - rows that one shard gives and later ones take: keys, values, what a
+ * router had.
  *
  * What is given is numbered through all shards: engine.handed. As rows it lies
  * in memory of ours, written by the one and read by the others (rows.c). As
@@ -18,7 +19,7 @@ static size_t find_given(const struct engine *g, const struct bundle_port *p)
     }
     const struct shard *s = &g->shards[i];
     while (k < s->n_gives && (s->gives[k].layer != p->layer ||
-                              s->gives[k].values != p->values)) {
+                              s->gives[k].role != p->role)) {
         k++;
     }
     must(k < s->n_gives);
@@ -38,8 +39,10 @@ int hand_open(struct engine *g, struct err *e)
     for (size_t i = 0; i < g->n_shards; i++) {
         struct shard *s = &g->shards[i];
         for (size_t k = 0; k < s->n_gives; k++) {
-            const struct layer *l = &g->b->layers[s->gives[k].layer];
-            g->handed[s->hand + k].width = (size_t)l->n_kv * l->d_head;
+            const struct bundle_port *p = &s->gives[k];
+            const struct layer *l = &g->b->layers[p->layer];
+            g->handed[s->hand + k].width = (size_t)layer_port_heads(l, p->role) *
+                                           layer_port_dim(l, p->role);
         }
         s->from = calloc(s->n_takes + 1, sizeof(*s->from));
         if (s->from == NULL) {
@@ -81,8 +84,10 @@ int hand_give(struct engine *g, size_t i, const struct binding *b, uint32_t t,
 {
     const struct shard *s = &g->shards[i];
     for (size_t k = 0; k < s->n_gives; k++) {
-        const struct layer *l = &g->b->layers[s->gives[k].layer];
-        const int64_t want[4] = {1, l->n_kv, t, l->d_head};
+        const struct bundle_port *p = &s->gives[k];
+        const struct layer *l = &g->b->layers[p->layer];
+        const int64_t want[4] = {1, layer_port_heads(l, p->role), t,
+                                 layer_port_dim(l, p->role)};
         struct handed *h = &g->handed[s->hand + k];
         struct backend_array *a = &b->io->out[b->gives[k]];
         RETERR(check_out(a, want, s, s->gives[k].name, e));

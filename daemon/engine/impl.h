@@ -45,7 +45,7 @@ enum role {
     ROLE_EMBED, /* the first shard's x */
     ROLE_PLE,   /* per-layer embeddings of all layers */
     ROLE_PAST, /* from here on, each shard has arrays of its own */
-    ROLE_TAKE, /* keys or values of a layer in an earlier shard */
+    ROLE_TAKE, /* of an earlier shard (bundle_port) */
     ROLE_TAIL, /* what a short convolution reads of earlier positions */
 };
 

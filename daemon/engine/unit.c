@@ -106,7 +106,8 @@ static struct shape shape_of_port(const struct bundle_port *p,
 {
     const struct layer *l = &b->layers[p->layer];
     return (struct shape){
-        4, {1, l->n_kv, T_HERE, l->d_head}
+        4,
+        {1, layer_port_heads(l, p->role), T_HERE, layer_port_dim(l, p->role)}
     };
 }
 

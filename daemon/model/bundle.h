@@ -17,14 +17,18 @@ struct bundle_file {
     char sha256[SHA256_HEX];
 };
 
-/* Keys or values that go from one program to another: the rows of a prediction
- * [1, n_kv, T, d_head], normed and rotated, which the program that takes them
- * keeps in a state of its own. An output of the one, an input of the other. */
+/* What goes from one program to another beside the stream: the rows of a
+ * prediction [1, heads, T, dim] (layer_port_heads and _dim); keys and values are
+ * kept by the program that takes them in a state of its own. An output of the
+ * one, an input of the other. */
 struct bundle_port {
     const char *name;
-    uint32_t layer; /* whose keys or values they are */
-    bool values;    /* else keys */
+    uint32_t layer; /* whose rows they are */
+    enum layer_port role;
 };
+
+/* "keys", "values", "router". */
+const char *bundle_port_role(enum layer_port role);
 
 struct bundle_shard {
     const char *path;      /* "layers_00_08.mlpackage" */
@@ -36,9 +40,9 @@ struct bundle_shard {
         *function_t; /* T of each function when shape = functions, else 0 */
     uint64_t weight_bytes;
     size_t n_gives, n_takes; /* 0 where no later, or earlier, program shares
-                                keys with it */
+                                keys or a router with it */
     struct bundle_port *gives, *takes; /* exactly what its layers and those of
-                                          others need; a pair a layer */
+                                          others need */
 };
 
 struct bundle_head {

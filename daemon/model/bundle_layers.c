@@ -251,6 +251,12 @@ static int check_experts(const struct bundle *b, uint32_t i, struct err *e)
         return err_set(e, ERR_BUNDLE, "layer %u: d_router %u, router %s", i,
                        l->d_router, routers[l->router]);
     }
+    if (i > 0 && l->router == ROUTER_NETWORK &&
+        l[-1].d_router != l->d_router) {
+        return err_set(e, ERR_BUNDLE,
+                       "layer %u: its router of %u goes on from one of %u", i,
+                       l->d_router, l[-1].d_router);
+    }
     if (l->n_experts > 0 && l->expert_branch != (l->d_ff > 0)) {
         return err_set(e, ERR_BUNDLE,
                        "layer %u: expert_branch and d_ff %u do not go together",

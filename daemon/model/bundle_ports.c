@@ -1,4 +1,4 @@
-/* bundle_ports.c - keys and values that go from shard to shard.
+/* bundle_ports.c - keys, values and routers that go from shard to shard.
  *
  * What has to go is known from the layers and their division. The manifest
  * names the ports it goes by, and says no more and no less than that: a
@@ -8,7 +8,14 @@
 
 #include "model/bundle_impl.h"
 
-static const char *const roles[] = {"keys", "values"};
+static const char *const roles[LAYER_PORTS] = {[PORT_KEYS] = "keys",
+                                               [PORT_VALUES] = "values",
+                                               [PORT_ROUTER] = "router"};
+
+const char *bundle_port_role(enum layer_port role)
+{
+    return roles[role];
+}
 
 /* --- read, write --- */
 
@@ -21,10 +28,13 @@ static int read_port(struct bundle *b, const struct json *j,
     RETERR(json_want_int(j, "layer", true, 0, MODEL_LAYERS_MAX, &layer, e));
     RETERR(json_want_str(j, "role", true, &role, e));
     p->layer = (uint32_t)layer;
-    p->values = strcmp(role, roles[true]) == 0;
-    return p->values || strcmp(role, roles[false]) == 0
-               ? 0
-               : err_set(e, ERR_INVALID, "role is keys or values");
+    for (size_t i = 0; i < LAYER_PORTS; i++) {
+        if (strcmp(role, roles[i]) == 0) {
+            p->role = (enum layer_port)i;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_INVALID, "role is keys, values or router");
 }
 
 static int read_list(struct bundle *b, const struct json *j, const char *key,
@@ -35,9 +45,9 @@ static int read_list(struct bundle *b, const struct json *j, const char *key,
     if (a == NULL) {
         return 0;
     }
-    if (json_type(a) != JSON_ARRAY || n > (size_t)2 * MODEL_LAYERS_MAX) {
+    if (json_type(a) != JSON_ARRAY || n > (size_t)LAYER_PORTS * MODEL_LAYERS_MAX) {
         return err_set(e, ERR_INVALID, "%s is not an array of at most %u", key,
-                       2 * MODEL_LAYERS_MAX);
+                       (unsigned)LAYER_PORTS * MODEL_LAYERS_MAX);
     }
     *ret = arena_array(&b->arena, n > 0 ? n : 1, sizeof(**ret));
     if (*ret == NULL) {
@@ -68,7 +78,7 @@ static void put_list(struct json *j, const char *key,
         struct json *o = json_add_object(a, NULL);
         json_add_str(o, "name", p[i].name);
         json_add_int(o, "layer", p[i].layer);
-        json_add_str(o, "role", roles[p[i].values]);
+        json_add_str(o, "role", roles[p[i].role]);
     }
 }
 
@@ -81,10 +91,10 @@ void bundle_put_ports(struct json *j, const struct bundle_shard *s)
 /* --- check --- */
 
 static const struct bundle_port *find(const struct bundle_port *p, size_t n,
-                                      uint32_t layer, bool values)
+                                      uint32_t layer, enum layer_port role)
 {
     for (size_t i = 0; i < n; i++) {
-        if (p[i].layer == layer && p[i].values == values) {
+        if (p[i].layer == layer && p[i].role == role) {
             return &p[i];
         }
     }
@@ -100,7 +110,7 @@ static int check_list(const char *path, const struct bundle_port *p, size_t n,
             strlen(p[i].name) >= BUNDLE_TEXT_MAX) {
             return err_set(e, ERR_BUNDLE, "%s: a port has no name", path);
         }
-        bool again = find(p, n, p[i].layer, p[i].values) != &p[i];
+        bool again = find(p, n, p[i].layer, p[i].role) != &p[i];
         for (size_t k = 0; k < i; k++) {
             again = again || strcmp(p[k].name, p[i].name) == 0;
         }
@@ -112,7 +122,18 @@ static int check_list(const char *path, const struct bundle_port *p, size_t n,
     return 0;
 }
 
-/* Layers of [first, last) and none else are in the list, both parts of each. */
+/* Is the port one that the shard has to take, or give? */
+static bool is_needed(const struct bundle *b, const struct bundle_shard *s,
+                      bool takes, uint32_t l, enum layer_port role)
+{
+    return takes ? l < s->first && layer_port_read_by(b->layers, role, l,
+                                                      s->first, s->last)
+                 : l >= s->first && l < s->last &&
+                       layer_port_read_by(b->layers, role, l, s->last,
+                                          b->n_layers);
+}
+
+/* What has to be in the list is there, and nothing else. */
 static int check_needed(const struct bundle *b, const struct bundle_shard *s,
                         bool takes, struct err *e)
 {
@@ -120,24 +141,20 @@ static int check_needed(const struct bundle *b, const struct bundle_shard *s,
     size_t n = takes ? s->n_takes : s->n_gives;
     size_t needed = 0;
     for (uint32_t l = 0; l < b->n_layers; l++) {
-        bool need = takes ? l < s->first && layer_read_by(b->layers, l,
-                                                          s->first, s->last)
-                          : l >= s->first && l < s->last &&
-                                layer_read_by(b->layers, l, s->last,
-                                              b->n_layers);
-        for (size_t values = 0; need && values < 2; values++, needed++) {
-            if (find(p, n, l, values != 0) == NULL) {
+        for (unsigned i = 0; i < LAYER_PORTS; i++) {
+            enum layer_port role = (enum layer_port)i;
+            bool need = is_needed(b, s, takes, l, role);
+            needed += need ? 1 : 0;
+            if (need && find(p, n, l, role) == NULL) {
                 return err_set(e, ERR_BUNDLE, "%s %s no %s of layer %u, which "
                                               "%s reads",
-                               s->path, takes ? "takes" : "gives",
-                               roles[values], l,
-                               takes ? "it" : "a later program");
+                               s->path, takes ? "takes" : "gives", roles[role],
+                               l, takes ? "it" : "a later program");
             }
         }
     }
     return needed == n ? 0
-                       : err_set(e, ERR_BUNDLE, "%s %s keys or values that "
-                                                "nobody reads",
+                       : err_set(e, ERR_BUNDLE, "%s %s rows that nobody reads",
                                  s->path, takes ? "takes" : "gives");
 }
 
@@ -150,7 +167,7 @@ static bool given_before(const struct bundle *b, size_t shard,
         i++;
     }
     const struct bundle_shard *s = &b->shards[i];
-    return i < shard && find(s->gives, s->n_gives, p->layer, p->values) != NULL;
+    return i < shard && find(s->gives, s->n_gives, p->layer, p->role) != NULL;
 }
 
 int bundle_check_ports(const struct bundle *b, struct err *e)
@@ -165,7 +182,7 @@ int bundle_check_ports(const struct bundle *b, struct err *e)
                                "%s takes %s, the %s of layer %u, which no "
                                "program before it gives",
                                s->path, s->takes[k].name,
-                               roles[s->takes[k].values], s->takes[k].layer);
+                               roles[s->takes[k].role], s->takes[k].layer);
             }
         }
     }
@@ -183,7 +200,7 @@ static void hash_list(struct sha256 *h, const char *what,
 {
     for (size_t i = 0; i < n; i++) {
         bundle_hash_text(h, "\n%s %s %u %s", what, p[i].name, p[i].layer,
-                         roles[p[i].values]);
+                         roles[p[i].role]);
     }
 }
 

@@ -142,6 +142,21 @@ static inline uint32_t layer_expert_group(const struct layer *l,
     return (l->n_experts + groups - 1) / groups;
 }
 
+/* What a layer has of a row that a layer of a later program may read: normed and
+ * rotated keys, values, and the r of a ROUTER_NETWORK. As rows of `heads` times
+ * `dim` numbers. */
+enum layer_port { PORT_KEYS, PORT_VALUES, PORT_ROUTER, LAYER_PORTS };
+
+static inline uint32_t layer_port_heads(const struct layer *l,
+                                        enum layer_port p)
+{
+    return p == PORT_ROUTER ? 1 : l->n_kv;
+}
+static inline uint32_t layer_port_dim(const struct layer *l, enum layer_port p)
+{
+    return p == PORT_ROUTER ? l->d_router : l->d_head;
+}
+
 /* Whether a layer of [first, last) reads the keys and values of `owner`. */
 static inline bool layer_read_by(const struct layer *layers, uint32_t owner,
                                  uint32_t first, uint32_t last)
@@ -151,4 +166,15 @@ static inline bool layer_read_by(const struct layer *layers, uint32_t owner,
         l++;
     }
     return l < last;
+}
+/* The same of any port: a router reads that of the layer before. */
+static inline bool layer_port_read_by(const struct layer *layers,
+                                      enum layer_port p, uint32_t owner,
+                                      uint32_t first, uint32_t last)
+{
+    if (p != PORT_ROUTER) {
+        return layer_read_by(layers, owner, first, last);
+    }
+    return owner + 1 >= first && owner + 1 < last &&
+           layers[owner + 1].router == ROUTER_NETWORK;
 }

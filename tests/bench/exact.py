@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|lfm2|longrope|gemma] [--cells N] [--seed S] [--json]`
+"""Does anything change a stream? `./dev bench exact [--model demo|stories|gemma2|lfm2|zaya|longrope|gemma] [--cells N] [--seed S] [--json]`
 
 Every cell of
 
@@ -34,6 +34,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from conftest import BIN, SHARED, TOP, Daemon  # noqa: E402
 from gguf_copy import with_original  # noqa: E402
 
+import mkzaya  # noqa: E402
+
 AXES = {
     "sampling": ["greedy", "seeded"],
     "drafts": [0, 2, 3, 4, 5, 6, 7, 8],
@@ -46,17 +48,19 @@ CONFIG = ("drafts", "chunk", "threads")  # these need a daemon of their own
 
 # model -> source, context, characters of a prompt, tokens of a stream. Prompts repeat themselves, so that there is
 # something to draft; gemma's are longer than its window of 512 tokens,
-# those of the tiny gemma2 (soft caps) than its 32. lfm2 has short convolutions, whose states are cut at few places. longrope is the tiny phi3 with LONGROPE as its original
+# those of the tiny gemma2 (soft caps) than its 32. lfm2 has short convolutions, whose states are cut at few places; so have zaya's
+# (mkzaya.py makes it). longrope is the tiny phi3 with LONGROPE as its original
 # context.
 MODELS = {
     "demo": (TOP / "conf/demo/aned-demo.gguf", 1024, 420, 24),
     "stories": (SHARED / "data/models/derived/stories260K.F32.gguf", 128, 150, 24),
     "gemma2": (SHARED / "data/families/gemma2/a/model.gguf", 512, 300, 24),
     "lfm2": (SHARED / "data/families/lfm2/a/model.gguf", 512, 300, 24),
+    "zaya": (None, 512, 300, 24),
     "longrope": (SHARED / "data/families/phi3/a/model.gguf", 512, 300, 24),
     "gemma": (TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", 1024, 2300, 24),
 }
-FEW = {"lfm2": (30, 60, 90)}  # of random weights: it draws only these, so that its text repeats itself
+FEW = {"lfm2": (30, 60, 90), "zaya": (30, 60, 90)}  # of random weights: it draws only these, so that its text repeats itself
 LONGROPE = 201  # tokens; prompts have 193 to 202: most grow past it at once, some begin beyond it
 WORDS = "the daemon keeps every small conversation warm and answers once when a stream of tokens comes back".split()
 
@@ -128,6 +132,8 @@ class Run:
         self.d = Daemon(str(BIN / "daemon" / "aned"))
         if args.model == "longrope":
             self.source = with_original(self.source, self.d.dir / "longrope.gguf", LONGROPE)
+        if args.model == "zaya":
+            self.source = mkzaya.write(self.d.dir / "zaya")
         job = self.d.convert(self.source, "m", context=self.context)
         assert job["state"] == "done", job
         self.want = {}
@@ -137,9 +143,11 @@ class Run:
     def restart(self, drafts=0, chunk=0, threads=1, disk=0):
         """The daemon anew with other settings, on the same home."""
         self.d.stop()
+        calm = self.d.dir / "calm"  # what is warm stays so, whatever else this machine does
+        calm.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
         (self.d.home / "aned.conf").write_text(
             f"[engine]\nthreads = {threads}\nprefill_chunk = {chunk}\n[speculation]\nmax_draft = {drafts}\n"
-            f"[cache]\ndisk_mib = {disk}\ndisk_tokens = 64\n")
+            f"[cache]\ndisk_mib = {disk}\ndisk_tokens = 64\n[limits]\npressure_file = {calm}\n")
         self.d.start()
 
     def reference(self):
@@ -219,8 +227,9 @@ def main():
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--json", action="store_true")
     args = a.parse_args()
-    if not MODELS[args.model][0].exists():
-        sys.exit(f"exact: no {MODELS[args.model][0].name} here")
+    source = MODELS[args.model][0]
+    if source is not None and not source.exists():
+        sys.exit(f"exact: no {source.name} here")
     began = time.monotonic()
     todo = sorted(cells(args), key=lambda c: tuple(c[k] for k in CONFIG) + (AXES["start"].index(c["start"]),))
     run = Run(args)

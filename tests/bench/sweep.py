@@ -2,7 +2,8 @@
 """Does a row's result depend on anything but its sequence? `./dev bench sweep [--model M] [--quick]`
 
 M: demo (default), demo-int4, demo-lut4, demo-fp16 (its other quantisations), stories (the shared test data's),
-lfm2 (the shared tiny one: short convolutions), gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
+lfm2 (the shared tiny one: short convolutions), zaya, zaya-fp16 (random weights: queries and keys mixed along positions, one expert of six
+or none), gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
 small shapes); the last two need the package gguf. Every one is converted, then the
 program tests/bench/sweep.c compares the bits of all logits: one token at a time against every chunk, mixture of
 sequences, number of threads, instruction set, fork, cut and draft. Exit code 1: there was a difference.
@@ -27,6 +28,8 @@ FULL = {
     "demo-fp16": [LONG],
     "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
     "lfm2": [["--positions", "24"], LONG],
+    "zaya": [["--positions", "24"], LONG],
+    "zaya-fp16": [LONG],
     "gemma": [["--cells", "60", "--positions", "8"],
               ["--cells", "60", "--positions", "12", "--longest", "600", "--best", "--seconds", "300"]],
     "longrope": [["--cells", "200", "--positions", "60", "--longest", "150"]],
@@ -38,7 +41,7 @@ SHAPES = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "tiny-wide"]  # wide: sums o
 
 
 def sources(model, tmp):
-    """(name, GGUF, quantisation, context) of each bundle of a model."""
+    """(name, GGUF or folder, quantisation, context) of each bundle of a model."""
     if model.startswith("demo"):
         quant = model.partition("-")[2] or "int8"
         return [(model, next(iter(sorted((TOP / "conf" / "demo").glob("*.gguf")))), quant, 1024)]
@@ -54,6 +57,9 @@ def sources(model, tmp):
         return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 128)]
     if model == "lfm2":
         return [(model, shared / "data/families/lfm2/a/model.gguf", "int8", 512)]
+    if model.startswith("zaya"):
+        import mkzaya
+        return [(model, mkzaya.write(pathlib.Path(tmp) / "folder"), model.partition("-")[2] or "int8", 512)]
     if model == "gemma":
         return [(model, TOP / ".build/models/gemma-3-270m-q4_k_m.gguf", "int8", 1024)]
     made = []

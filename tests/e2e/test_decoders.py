@@ -29,7 +29,7 @@ BUSY = "[engine]\nthreads = 2\nprefill_chunk = {chunk}\n[speculation]\nmax_draft
 
 
 def model(family):
-    path = BY_NAME[family].folder(SHARED) / "model.gguf"
+    path = BY_NAME[family].source(SHARED)
     if not path.exists():
         pytest.skip(f"{path} is not there")
     return path

@@ -77,6 +77,7 @@ class Decoder:
         self.weights = weights
         self.dtype = dtype
         self.round_at = round_at or {}
+        self.router_states = {}  # of each layer's router network
         self.routes = {}  # {layer: (chosen experts [n, top], margin [n])}, of the last run
 
     def find(self, name):
@@ -161,8 +162,11 @@ class Decoder:
         """kept: {layer: (k, v)}, filled here."""
         layer, p = self.spec["layers"][index], f"blk.{index}."
         n, heads = len(h), layer["n_heads"]
-        q = self.finish(layer, p + "attn_q", self.linear(p + "attn_q", h), heads)
-        if layer["kv_from"] == index:
+        if layer.get("mixer") == "cca":
+            q, kept[index] = self.mixed_heads(layer, p, h)
+        else:
+            q = self.finish(layer, p + "attn_q", self.linear(p + "attn_q", h), heads)
+        if layer["kv_from"] == index and index not in kept:
             kept[index] = self.make_keys(layer, p, h)
         k, v = kept[layer["kv_from"]]
         i, j = np.arange(n)[:, None], np.arange(n)[None, :]
@@ -190,6 +194,41 @@ class Decoder:
         y = sum(taps[:, j] * u[j:j + len(h)] for j in range(taps.shape[1]))
         return self.linear(p + "shortconv.out_proj", c * y)
 
+    def along(self, layer, p, u):
+        """u through a filter a channel, then one a head whose channels it mixes. Positions before the first are 0, once."""
+        n, (width, first), dh = len(u), self.weight(p + "shortconv.conv.weight").shape, layer["d_head"]
+        taps, bias = self.weight(p + "shortconv.conv.weight"), self.weight(p + "cca_bias.weight")
+        mix = self.weight(p + "cca_mix.weight").reshape(width // dh, dh, dh, -1)  # (head, out, in, tap)
+        second = mix.shape[3]
+        assert (first, second) == (layer["conv_len"], layer["mix_len"])
+        at_once = not layer.get("conv_zero_mid")
+        u = np.concatenate([np.zeros((first - 1 + (second - 1) * at_once, width), self.dtype), u])
+        x = sum(taps[:, j] * u[j : j + len(u) - first + 1] for j in range(first)) + bias[0]
+        if not at_once:
+            x = np.concatenate([np.zeros((second - 1, width), self.dtype), x])
+        x = x.reshape(len(x), width // dh, dh)
+        y = sum(np.einsum("ngi,goi->ngo", x[j : j + n], mix[..., j]) for j in range(second))
+        return y.reshape(n, width) + bias[1]
+
+    def mixed_heads(self, layer, p, h):
+        """CCA's q and (k, v): both mixed along positions and with each other, each of length sqrt(d_head)."""
+        n, kv, dh = len(h), layer["n_kv"], layer["d_head"]
+        q0, k0 = self.linear(p + "attn_q", h), self.linear(p + "attn_k", h)
+        q, k = np.split(self.along(layer, p, np.concatenate([q0, k0], axis=-1)), [q0.shape[1]], axis=-1)
+        q, k = q.reshape(n, -1, dh), k.reshape(n, kv, dh)
+        if not layer.get("no_qk_residual"):
+            shared = (q0.reshape(n, kv, -1, dh) + k0.reshape(n, kv, 1, dh)) / 2
+            q, k = q + shared.reshape(q.shape), k + shared.mean(axis=2)
+        q = rms_norm(q, None, 0)
+        k = rms_norm(k, None, 0) * self.weight(p + "cca_k_scale.weight")[:, None]
+        if layer["rotates"]:
+            q, k = (self.rotate(x, *self.angles(self.rope_of(layer), n)) for x in (q, k))
+        before = self.linear(p + "attn_v_before", h)
+        if not layer.get("no_v_delay"):
+            before = np.concatenate([np.zeros_like(before[:1]), before[:-1]])
+        v = np.concatenate([self.linear(p + "attn_v", h), before], axis=-1).reshape(n, kv, dh)
+        return q, (self.rounded("k", k), self.rounded("v", v))
+
     # --- the rest of a layer ---
 
     def feed_forward(self, layer, p, h):
@@ -198,9 +237,41 @@ class Decoder:
         a = act(self.linear(p + "ffn_gate", h)) * up if layer["gated"] else act(up)
         return self.linear(p + "ffn_down", a)
 
+    def network(self, index, h):
+        """The scores of a router that is a network; it goes on from what that of the layer before had."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        bias, scale, norm, *inner = self.weight(p + "ffn_gate_inp_vectors.weight")
+        r = self.linear(p + "ffn_gate_inp_down", h) + bias
+        if index > 0 and not layer.get("no_eda"):
+            r = r + self.router_states[index - 1] * scale
+        self.router_states[index] = r
+        r = rms_norm(r, norm, self.spec["norm_eps"])
+        for i, b in enumerate(inner):
+            r = ACTS[layer.get("router_act", "gelu_erf")](self.linear(p + f"ffn_gate_inp_{i + 1}", r) + b)
+        return self.linear(p + "ffn_gate_inp", r)
+
+    def route_one(self, index, h):
+        """One class of all, by the softmax with a bias; the last class stands for no expert."""
+        layer, p = self.spec["layers"][index], f"blk.{index}."
+        bias = self.weight(p + "exp_probs_b.bias")
+        scores = self.network(index, h) + (bias if layer.get("bias_in_softmax") else 0)
+        share = np.exp(scores - scores.max(-1, keepdims=True))
+        share /= share.sum(-1, keepdims=True)
+        keys = share if layer.get("bias_in_softmax") else share + bias
+        if layer.get("no_skip"):
+            keys = keys[:, :-1]
+        order = np.argsort(-keys, axis=-1, kind="stable")  # of equal ones the first
+        best = np.take_along_axis(keys, order, axis=-1)
+        self.routes[index] = (order[:, :1], best[:, 0] - best[:, 1])
+        chosen = np.arange(share.shape[1]) == order[:, :1]
+        gates = np.where(chosen | bool(layer.get("soft_moe")), 1 if layer.get("weight_one") else share, 0)
+        return gates[:, :-1].astype(self.dtype)
+
     def route(self, index, x, h):
         """What each expert is multiplied by, [n, experts]; zero where it was not chosen."""
         layer, p = self.spec["layers"][index], f"blk.{index}."
+        if layer["router"] == "network":
+            return self.route_one(index, h)
         if layer.get("expert_branch") and layer.get("router_reads") is None:  # the stream itself, in a norm of its own
             h = rms_norm(x, self.weight(p + "ffn_gate_inp.scale"), self.spec["norm_eps"])
             h = h / self.dtype(math.sqrt(self.spec["d_model"]))
@@ -259,18 +330,26 @@ class Decoder:
         g = ACTS[layer["act"]](x @ self.weight(p + "inp_gate.weight").T) * e
         return self.norm(layer, p + "post_norm", g @ self.weight(p + "proj.weight").T)
 
+    def join(self, layer, name, x, y):
+        """The stream x with what a block gave."""
+        if not layer.get("affine_join"):
+            return x + self.dtype(layer["residual_scale"]) * y
+        a, b, c, d = self.weight(name + ".weight")
+        if layer.get("bias_after_scale"):
+            return y * b + a + x * d + c
+        return (y + a) * b + (x + c) * d
+
     def layer(self, index, x, x0, tokens, kept):
         layer, p = self.spec["layers"][index], f"blk.{index}."
-        scale = self.dtype(layer["residual_scale"])
         h = self.norm(layer, p + "attn_norm", x) if layer["pre_norm"] else x
         conv = layer.get("mixer") == "conv"
         y = self.convolution(layer, p, h) if conv else self.attention(index, h, kept)
         y = self.norm(layer, p + "post_attention_norm", y) if layer["post_norm"] else y
-        x = self.rounded("x", x + scale * y)
+        x = self.rounded("x", self.join(layer, p + "join_attn", x, y))
         h = self.norm(layer, p + "ffn_norm", x) if layer["pre_norm"] else x
         y = self.mixed(index, x, h) if layer.get("n_experts") else self.feed_forward(layer, p, h)
         y = self.norm(layer, p + "post_ffw_norm", y) if layer["post_norm"] else y
-        x = self.rounded("x", x + scale * y)
+        x = self.rounded("x", self.join(layer, p + "join_ffn", x, y))
         if layer["d_ple"]:
             x = self.rounded("x", x + self.per_layer(index, x, x0, tokens))
         return self.rounded("x", x * self.dtype(layer["out_scale"]))

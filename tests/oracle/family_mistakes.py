@@ -144,7 +144,8 @@ def no_finalcap(spec):
 
 @mistake
 def no_window(spec):
-    spec["rope_local"]["window"] = 0
+    if spec["rope_local"]:
+        spec["rope_local"]["window"] = 0
 
 
 @mistake
@@ -231,6 +232,61 @@ def no_expscale(spec):
 def router_from_norm(spec):
     """The router reads what the dense feed-forward reads."""
     each(spec, router_reads="ffn_norm")
+
+
+@mistake
+def conv_zero_mid(spec):
+    """Zeros before the second convolution too, in place of what the first makes of zeros."""
+    each(spec, conv_zero_mid=True)
+
+
+@mistake
+def no_qk_residual(spec):
+    each(spec, no_qk_residual=True)
+
+
+@mistake
+def no_v_delay(spec):
+    each(spec, no_v_delay=True)
+
+
+@mistake
+def bias_after_scale(spec):
+    each(spec, bias_after_scale=True)
+
+
+@mistake
+def no_eda(spec):
+    """Each layer's router on its own."""
+    each(spec, no_eda=True)
+
+
+@mistake
+def router_silu(spec):
+    each(spec, router_act="silu")
+
+
+@mistake
+def bias_in_softmax(spec):
+    each(spec, bias_in_softmax=True)
+
+
+@mistake
+def no_skip(spec):
+    """The best expert where the best class is none."""
+    each(spec, no_skip=True)
+
+
+@mistake
+def weight_one(spec):
+    """The chosen expert as it is."""
+    each(spec, weight_one=True)
+
+
+@mistake
+def soft_moe(spec):
+    """All experts, by their shares, the bias among the scores."""
+    each(spec, soft_moe=True, bias_in_softmax=True)
 
 
 class Swapped:

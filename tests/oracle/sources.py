@@ -1,5 +1,7 @@
-"""Where decoder.py's weights come from: a GGUF, or the packages that were made of it."""
+"""Where decoder.py's weights come from: a GGUF, a folder of safetensors, or the packages that were made of it."""
+import json
 import pathlib
+import struct
 
 import gguf
 import numpy as np
@@ -60,6 +62,72 @@ class Source:
         return w
 
 
+def read_safetensors(path):
+    """{name: fp32 array} of a file of F16 and F32."""
+    raw = pathlib.Path(path).read_bytes()
+    n = struct.unpack("<Q", raw[:8])[0]
+    kinds = {"F16": np.float16, "F32": np.float32}
+    out = {}
+    for name, t in json.loads(raw[8 : 8 + n]).items():
+        if name != "__metadata__":
+            begin, end = (8 + n + x for x in t["data_offsets"])
+            out[name] = np.frombuffer(raw[begin:end], kinds[t["dtype"]]).reshape(t["shape"]).astype(np.float32)
+    return out
+
+
+class ZayaFolder:
+    """A folder of ZAYA, its tensors under the names that decoder.py asks for."""
+
+    GLOBALS = {"output_norm.weight": "norm.weight", "output.weight": "embed_tokens.weight"}
+    LAYER = {
+        "attn_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
+        "attn_q.weight": "self_attn.qkv_proj.q_proj.weight", "attn_k.weight": "self_attn.qkv_proj.k_proj.weight",
+        "attn_v.weight": "self_attn.qkv_proj.v_proj_current.weight",
+        "attn_v_before.weight": "self_attn.qkv_proj.v_proj_delayed.weight",
+        "attn_output.weight": "self_attn.o_proj.weight", "cca_k_scale.weight": "self_attn.qk_norm.temp",
+        "shortconv.conv.weight": "self_attn.qkv_proj.conv_qk_depthwise.weight",
+        "cca_mix.weight": "self_attn.qkv_proj.conv_qk_grouped.weight",
+        "ffn_gate_inp_down.weight": "mlp.gate.down_proj.weight", "ffn_gate_inp_1.weight": "mlp.gate.router_mlp.fc1.weight",
+        "ffn_gate_inp_2.weight": "mlp.gate.router_mlp.fc2.weight", "ffn_gate_inp.weight": "mlp.gate.router_mlp.out_proj.weight",
+        "exp_probs_b.bias": "mlp.gate.balancing_biases", "ffn_down_exps.weight": "mlp.experts.down_proj",
+    }
+    SCALES = ["hidden_states_bias", "hidden_states_scale", "residual_bias", "residual_scale"]
+    ROWS = {  # rows of one array
+        "cca_bias.weight": [f"self_attn.qkv_proj.conv_qk_{x}.bias" for x in ("depthwise", "grouped")],
+        "join_attn.weight": ["post_attention_residual_scale." + x for x in SCALES],
+        "join_ffn.weight": ["post_mlp_residual_scale." + x for x in SCALES],
+        "ffn_gate_inp_vectors.weight": ["mlp.gate." + x for x in (
+            "down_proj.bias", "router_states_scale", "router_mlp.norm.weight", "router_mlp.fc1.bias", "router_mlp.fc2.bias")],
+    }
+
+    def __init__(self, path, layers=None, keep=True):
+        self.raw = {k.removeprefix("model."): v for k, v in read_safetensors(pathlib.Path(path) / "model.safetensors").items()}
+        n = json.loads((pathlib.Path(path) / "config.json").read_text())["num_hidden_layers"]
+        each = [*self.LAYER, *self.ROWS, "ffn_gate_exps.weight", "ffn_up_exps.weight"]
+        self.tensors = ["token_embd.weight", *self.GLOBALS, *(f"blk.{i}.{x}" for i in range(n) for x in each)]
+
+    def get(self, name):
+        raw = self.raw
+        if name == "token_embd.weight":
+            return (raw["embed_tokens.weight"] + raw["input_hidden_states_bias"]) * raw["input_hidden_states_scale"]
+        if name in self.GLOBALS:
+            return raw[self.GLOBALS[name]]
+        _, index, tail = name.split(".", 2)
+        p = f"layers.{index}."
+        if tail in self.ROWS:
+            return np.stack([raw.get(p + x, np.zeros_like(raw[p + self.ROWS[tail][0]])) for x in self.ROWS[tail]])
+        if tail in ("ffn_gate_exps.weight", "ffn_up_exps.weight"):  # [gate; up] of each expert
+            return np.split(raw[p + "mlp.experts.gate_up_proj"], 2, axis=1)[tail == "ffn_up_exps.weight"]
+        if tail not in self.LAYER:
+            return None
+        w = raw[p + self.LAYER[tail]]
+        return w.reshape(w.shape[0], -1) if tail in ("shortconv.conv.weight", "cca_mix.weight") else w
+
+
+def open_source(path, layers=None):
+    return ZayaFolder(path, layers) if pathlib.Path(path).is_dir() else Source(path, layers)
+
+
 READ_CONSTS = """
 import sys
 import numpy as np
@@ -94,8 +162,11 @@ def read_matrices(packages, folder):
 MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
     "conv_in": "shortconv.in_proj", "conv_out": "shortconv.out_proj", "ple_gate": "inp_gate", "ple_out": "proj",
-    "router": "ffn_gate_inp",
+    "router": "ffn_gate_inp", "router_down": "ffn_gate_inp_down", "router_1": "ffn_gate_inp_1", "router_2": "ffn_gate_inp_2",
+    "value_new": "attn_v_before",
 }
+# Kept as they are, like vectors.
+TABLES = ("shortconv.conv.weight", *ZayaFolder.ROWS, "cca_mix.weight")
 EXPERTS = {"expert_gate": "ffn_gate_exps", "expert_up": "ffn_up_exps", "expert_down": "ffn_down_exps"}
 
 
@@ -155,6 +226,6 @@ class Packages:
         if name in self.found:
             return self.found[name]
         w = self.source.get(name)
-        taps = name.endswith("shortconv.conv.weight")  # kept as they are, like a vector
-        assert w is None or w.ndim == 1 or taps, f"{name} is not in the packages"
+        kept = name.split(".", 2)[-1] in TABLES
+        assert w is None or w.ndim == 1 or kept, f"{name} is not in the packages"
         return w

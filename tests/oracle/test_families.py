@@ -22,7 +22,7 @@ from decoder import HALVES, Decoder, cosine, kl, spec_of_bundle, with_peers_gelu
 from families import BY_NAME, FAMILIES
 from gguf_copy import copy, with_original
 from oracle_tools import TOP, convert, load_steps, logits, manifest, mil_run, packages, run, save_steps
-from sources import Packages, Source, read_matrices
+from sources import Packages, Source, open_source, read_matrices
 from test_packages import verify
 
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
@@ -49,7 +49,7 @@ def clear_routes(decoder, n):
     """Of the run's n positions: where no layer's choice of experts is close, nor was where later convolutions look."""
     clear = np.full(n, True)
     for index, (_, margin) in decoder.routes.items():
-        reach = sum(y.get("conv_len", 1) - 1 for y in decoder.spec["layers"][index + 1:])
+        reach = sum(y.get("conv_len", 1) + y.get("mix_len", 1) - 2 for y in decoder.spec["layers"][index + 1:])
         for at in np.flatnonzero(margin <= ROUTED):
             clear[at : at + reach + 1] = False
     return clear
@@ -58,8 +58,8 @@ def clear_routes(decoder, n):
 class Case:
     """A family's tiny model."""
 
-    def __init__(self, aned, folder, place):
-        self.source = folder / "model.gguf"
+    def __init__(self, aned, family, place):
+        folder, self.source = (f(TOP.parent / "shared") for f in (family.folder, family.source))
         self.npz = dict(np.load(folder / "expected.npz"))
         self.tokens, self.path = self.npz["tokens"], np.concatenate([self.npz["tokens"], self.npz["greedy"]])
         self.mistakes = {name: m for name, m in json.loads((folder / "mistakes.json").read_text())["mistakes"].items()
@@ -67,7 +67,7 @@ class Case:
         convert(aned, self.source, place / "fp16")
         self.bundle = place / "fp16"
         self.spec = spec_of_bundle(manifest(self.bundle))
-        self.weights = Source(self.source, self.spec["layers"])
+        self.weights = open_source(self.source, self.spec["layers"])
         self.npz["routed"] = self.routed()
 
     def routed(self):
@@ -107,7 +107,7 @@ def case(aned, tmp_path_factory):
         if not (folder / "expected.npz").exists():
             pytest.skip(f"{folder} is not there")
         if family not in made:
-            made[family] = Case(aned, folder, tmp_path_factory.mktemp(family))
+            made[family] = Case(aned, BY_NAME[family], tmp_path_factory.mktemp(family))
         return made[family]
     return get
 
@@ -212,8 +212,9 @@ def test_cost_of_states(case, family):
     assert (alone > LARGEST) == (family in ROUNDED_STATES)
 
 
-# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block; experts.
-FEW = ["phi3", "gemma4-e", "olmo2", "gemma4"]
+# A partial rotation and fused tensors; shared keys and embeddings of each layer; no norm before a block; experts;
+# queries and keys mixed along positions.
+FEW = ["phi3", "gemma4-e", "olmo2", "gemma4", "zaya"]
 OTHERS = [pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f not in FEW]
 
 
@@ -273,10 +274,10 @@ def test_scaled_stream(aned, case, tmp_path, family, form):
 # --- layers that share keys, in several programs ---
 
 
-def whole_and_cut(aned, case, tmp_path, cuts, shape, kv):
-    """The uncut bundle of gemma4-e in this form, and one of which programs begin at the layers of `cuts`."""
+def whole_and_cut(aned, case, tmp_path, cuts, shape, kv, family="gemma4-e"):
+    """The uncut bundle of the family in this form, and one of which programs begin at the layers of `cuts`."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    convert(aned, case("gemma4-e").source, whole, "fp16", "--shape", shape, "--kv", kv)
+    convert(aned, case(family).source, whole, "fp16", "--shape", shape, "--kv", kv)
     gates = run(BIN / "tests" / "oracle" / "divide", whole, cut, cuts, shape, kv)
     assert "structure passed" in gates and "exactness passed" in gates, gates
     return whole, cut
@@ -288,15 +289,31 @@ def whole_and_cut(aned, case, tmp_path, cuts, shape, kv):
 def test_shared_keys_between_programs(aned, case, tmp_path, cuts, shape, kv):
     """Layers 3 and 4 read the keys of layer 1, layer 5 those of layer 2: cut anywhere, the bits are those of one program,
     and so as near to transformers' logits."""
-    c = case("gemma4-e")
-    assert [y["kv_from"] for y in c.spec["layers"]] == [0, 1, 2, 1, 1, 2]
-    whole, cut = whole_and_cut(aned, case, tmp_path, cuts, shape, kv)
+    assert [y["kv_from"] for y in case("gemma4-e").spec["layers"]] == [0, 1, 2, 1, 1, 2]
+    check_cut(aned, case, tmp_path, cuts, shape, kv, "gemma4-e")
+
+
+@pytest.mark.parametrize("kv", ["state", "host"])
+@pytest.mark.parametrize("shape", ["ranged", "functions", "functions:1,2,8"])
+@pytest.mark.parametrize("cuts", ["1,2", "2"])
+def test_routers_between_programs(aned, case, tmp_path, cuts, shape, kv):
+    """Each router goes on from that of the layer before, in another program too."""
+    check_cut(aned, case, tmp_path, cuts, shape, kv, "zaya")
+    found = json.loads(run(aned, "inspect", tmp_path / "cut", "--json"))["packages"]
+    given = [(x["layer"], x["role"]) for p in found for x in p.get("gives", [])]
+    assert given == [(int(at) - 1, "router") for at in cuts.split(",")]
+    assert given == [(x["layer"], x["role"]) for p in found for x in p.get("takes", [])]
+
+
+def check_cut(aned, case, tmp_path, cuts, shape, kv, family):
+    c = case(family)
+    whole, cut = whole_and_cut(aned, case, tmp_path, cuts, shape, kv, family)
     for backend in ("cpu", "interpreter"):
         for chunk in ([], ["--chunk", "3"]):
             want = np.array(logits(aned, whole, c.path, tmp_path, "--backend", backend, *chunk))
             got = np.array(logits(aned, cut, c.path, tmp_path, "--backend", backend, *chunk))
             assert np.array_equal(want, got), f"{backend} {chunk}"
-        assert faults(c.npz, got, bound(c, "gemma4-e", kv)) == [], backend
+        assert faults(c.npz, got, bound(c, family, kv)) == [], backend
 
 
 def test_ports_are_told(aned, case, tmp_path):
@@ -526,7 +543,7 @@ def test_experts_read(aned, case, tmp_path, quant, size):
 
 
 @pytest.mark.parametrize("quant", ["fp16", "int8", "lut4", "lut6"])
-@pytest.mark.parametrize("family", ["gemma4", "lfm2moe"])
+@pytest.mark.parametrize("family", ["gemma4", "lfm2moe", "zaya"])
 def test_experts_of_any_batch(aned, case, tmp_path, family, quant):
     """Rows are grouped by the expert they chose: no row's bits depend on which rows those are."""
     c = case(family)

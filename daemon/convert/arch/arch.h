@@ -272,11 +272,6 @@ uint64_t arch_position_bytes(const struct decoder *d, uint32_t layer);
 /* Elements of a layer's matrices. */
 uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer);
 
-/* Layers whose keys and values a later layer reads, and those whose router a
- * later router reads, must be in its program: layers [first, last) can be one
- * when none reads from before `first`. */
-bool arch_can_begin(const struct decoder *d, uint32_t first);
-
 /* --- of the files of arch/ --- */
 
 /* A family's keys while they are read: "llama." + tail. */

@@ -525,15 +525,3 @@ uint64_t arch_layer_weights(const struct decoder *d, uint32_t layer)
     }
     return n;
 }
-
-bool arch_can_begin(const struct decoder *d, uint32_t first)
-{
-    for (uint32_t l = first; l < d->n_layers; l++) {
-        /* a router network reads that of the layer before */
-        if (d->layers[l].kv_from < first ||
-            (l > 0 && l == first && d->layers[l].router == ROUTER_NETWORK)) {
-            return false;
-        }
-    }
-    return true;
-}

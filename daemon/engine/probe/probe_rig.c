@@ -281,8 +281,9 @@ int rig_predict(struct rig *r, uint32_t t, struct err *e)
 /* Numbers of a row that the shard gives to later ones by port i. */
 static size_t give_width(const struct rig *r, size_t i)
 {
-    const struct layer *l = &r->g.b->layers[r->g.shards[0].gives[i].layer];
-    return (size_t)l->n_kv * l->d_head;
+    const struct bundle_port *p = &r->g.shards[0].gives[i];
+    const struct layer *l = &r->g.b->layers[p->layer];
+    return (size_t)layer_port_heads(l, p->role) * layer_port_dim(l, p->role);
 }
 
 size_t rig_out_width(const struct rig *r)
@@ -371,17 +372,20 @@ static int take_gives(struct rig *r, const struct binding *b, uint32_t t,
 {
     const struct shard *s = shard_of(r);
     for (size_t k = 0; k < s->n_gives; k++) {
-        const struct layer *l = &r->g.b->layers[s->gives[k].layer];
+        const struct bundle_port *p = &s->gives[k];
+        const struct layer *l = &r->g.b->layers[p->layer];
+        uint32_t heads = layer_port_heads(l, p->role);
+        uint32_t dim = layer_port_dim(l, p->role);
         const struct segment *to = &o->segments[o->n_segments - s->n_gives + k];
-        const int64_t want[4] = {1, l->n_kv, t, l->d_head};
+        const int64_t want[4] = {1, heads, t, dim};
         struct backend_array *a = &b->io->out[b->gives[k]];
         RETERR(check_out(a, want, s, s->gives[k].name, e));
         RETERR(array_begin(r->g.be, a, false, e));
-        for (uint32_t i = 0; i < n * l->n_kv; i++) {
-            const int64_t at[4] = {0, i % l->n_kv, i / l->n_kv, 0};
-            array_get(a, (struct array_line){at, 3, l->d_head},
-                      o->v + (first + i / l->n_kv) * o->w + to->from +
-                          (size_t)(i % l->n_kv) * l->d_head,
+        for (uint32_t i = 0; i < n * heads; i++) {
+            const int64_t at[4] = {0, i % heads, i / heads, 0};
+            array_get(a, (struct array_line){at, 3, dim},
+                      o->v + (first + i / heads) * o->w + to->from +
+                          (size_t)(i % heads) * dim,
                       1);
         }
         array_end(r->g.be, a, false);

@@ -19,3 +19,10 @@ CHECKED int hf_fill_gemma(struct hf *h, struct err *e);
 CHECKED int hf_fill_gemma2(struct hf *h, struct err *e);
 CHECKED int hf_fill_gemma3(struct hf *h, struct err *e);
 CHECKED int hf_fill_gemma4(struct hf *h, struct err *e);
+
+extern const char *const hf_zaya_keys[];
+CHECKED int hf_check_zaya(const struct hf *h, struct err *e);
+CHECKED int hf_fill_zaya(struct hf *h, struct err *e);
+CHECKED int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
+                         const struct hf_place *at, bool *ret, struct err *e);
+CHECKED int hf_finish_zaya(struct hf *h, struct err *e);

@@ -9,8 +9,8 @@
  *
  *   folder.c     which files, in which order; the whole
  *   config.c     numbers that all families have; keys.c: which keys are known
- *   rope.c       rotation   families.c, families_gemma.c   the table, and what a
- *                family adds (fill.h)
+ *   rope.c       rotation   families.c, families_gemma.c, zaya.c   the table, and
+ *                what a family adds (fill.h)
  *   tensors.c    names and rows
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
  *   special.c    special tokens, chat template
@@ -33,6 +33,13 @@ CHECKED int hf_open(const struct source_files *f, struct gguf **ret,
 
 struct hf;
 
+/* Where a tensor stands: "model.layers.12.x" is x of layer 12. */
+struct hf_place {
+    const char *tail;
+    bool layered;
+    uint32_t layer;
+};
+
 /* A family: one model_type. */
 struct hf_family {
     const char *model_type;
@@ -47,6 +54,12 @@ struct hf_family {
     bool own_sizes;  /* `fill` writes heads of keys and feed-forward */
     const char *eps; /* the key of the norms' epsilon; NULL: rms_norm_eps */
     int (*fill)(struct hf *h, struct err *e);
+    /* Before the numbers are read. Any of these may be NULL. */
+    int (*check)(const struct hf *h, struct err *e);
+    /* A tensor that the family takes itself (*ret), and the end of all. */
+    int (*take)(struct hf *h, const struct safetensors_tensor *t,
+                const struct hf_place *at, bool *ret, struct err *e);
+    int (*finish)(struct hf *h, struct err *e);
 };
 
 struct hf {
@@ -57,6 +70,7 @@ struct hf {
     const struct hf_family *family;
     uint32_t n_layers, d_model, n_heads, n_kv, d_head, context, vocab;
     bool tied; /* config.json says so */
+    void *own; /* what the family keeps, of made_alloc */
     enum { HF_NO_TOKENIZER, HF_TOKENIZER_JSON, HF_TOKENIZER_SPM } tokens;
     size_t n_weights;
     struct safetensors *weights[GGUF_PARTS_MAX];
@@ -119,6 +133,16 @@ CHECKED int hf_put_vector(struct hf *h, const char *name, const float *v,
 /* tensors.c. Every tensor of the files has a place, is of another part of the
  * model, or is an error. */
 CHECKED int hf_put_tensors(struct hf *h, struct err *e);
+
+/* One tensor under another name; flags are those of its table, or 0. Errors:
+ * UNSUPPORTED (dtype), CONVERT (shape), those of made.h. */
+CHECKED int hf_put_tensor(struct hf *h, const struct safetensors_tensor *t,
+                          const char *to, unsigned flags, struct err *e);
+/* Errors: UNSUPPORTED, which names the dtype. */
+CHECKED int hf_check_type(const struct safetensors_tensor *t, struct err *e);
+/* Elements [at, at + n) of a tensor of a known dtype. Inside gguf_guard. */
+void hf_decode(enum safetensors_type type, const uint8_t *data, uint64_t at,
+               uint64_t n, float *out);
 
 /* tokenizer.c, spm.c: tokenizer.ggml.*. A model without a tokenizer has none of
  * these keys. Errors: TOKENIZER (what aned has not, by name), MODEL_CONFIG. */

@@ -17,7 +17,6 @@ struct rows {
     enum safetensors_type type;
     const uint8_t *data;
     uint64_t cols;
-    uint32_t bytes;  /* of an element */
     uint32_t d_head; /* 0: rows stand as in the file */
     bool vector;     /* it is the elements of the one row that stand so */
     bool plus_one;
@@ -44,11 +43,22 @@ static float from_e4m3(uint8_t v)
     return f;
 }
 
-/* `n` elements from element `at` on. */
-static void decode(const struct rows *r, uint64_t at, uint64_t n, float *out)
+static const struct {
+    uint32_t ggml, bytes;
+} plain[] = {
+    [SAFETENSORS_F32] = {GGML_F32,     4},
+    [SAFETENSORS_F16] = {GGML_F16,     2},
+    [SAFETENSORS_BF16] = {GGML_BF16,    2},
+    [SAFETENSORS_F8_E4M3] = {GGUF_TYPE_FN, 1},
+    [SAFETENSORS_F8_E5M2] = {GGUF_TYPE_FN, 1},
+};
+
+void hf_decode(enum safetensors_type type, const uint8_t *data, uint64_t at,
+               uint64_t n, float *out)
 {
-    const uint8_t *p = r->data + at * r->bytes;
-    switch (r->type) {
+    must(type < countof(plain));
+    const uint8_t *p = data + at * plain[type].bytes;
+    switch (type) {
     case SAFETENSORS_F32:
         must(made_decode(GGML_F32, p, n, out));
         break;
@@ -91,10 +101,11 @@ static void make_rows(const void *ctx, uint64_t row, uint64_t n, float *out)
     for (uint64_t i = 0; i < n; i++) {
         float *y = out + i * r->cols;
         if (!r->vector) {
-            decode(r, place_of(r, row + i) * r->cols, r->cols, y);
+            hf_decode(r->type, r->data, place_of(r, row + i) * r->cols, r->cols,
+                      y);
         }
         for (uint64_t c = 0; c < r->cols && r->vector; c++) {
-            decode(r, place_of(r, c), 1, y + c);
+            hf_decode(r->type, r->data, place_of(r, c), 1, y + c);
         }
         for (uint64_t c = 0; c < r->cols && r->plus_one; c++) {
             y[c] += 1.0F;
@@ -110,6 +121,7 @@ enum {
     NAME_NORM = 4,
     NAME_LAYER = 8,
     NAME_TAPS = 16, /* (channels, 1, taps): the middle one is left out */
+    NAME_FLAT = 32, /* (channels, inputs, taps): the last two are one */
 };
 
 struct name {
@@ -179,6 +191,28 @@ static const struct name names[] = {
      NAME_LAYER | NAME_NORM},
     {"self_attn.k_layernorm.weight", "attn_k_norm.weight", "lfm2",
      NAME_LAYER | NAME_NORM},
+    {"self_attn.qkv_proj.q_proj.weight", "attn_q.weight", "zaya", NAME_LAYER},
+    {"self_attn.qkv_proj.k_proj.weight", "attn_k.weight", "zaya", NAME_LAYER},
+    {"self_attn.qkv_proj.v_proj_current.weight", "attn_v.weight", "zaya",
+     NAME_LAYER},
+    {"self_attn.qkv_proj.v_proj_delayed.weight", "attn_v_before.weight", "zaya",
+     NAME_LAYER},
+    {"self_attn.qkv_proj.conv_qk_depthwise.weight", "shortconv.conv.weight",
+     "zaya", NAME_LAYER | NAME_TAPS},
+    {"self_attn.qkv_proj.conv_qk_grouped.weight", "cca_mix.weight", "zaya",
+     NAME_LAYER | NAME_FLAT},
+    {"self_attn.qk_norm.temp", "cca_k_scale.weight", "zaya", NAME_LAYER},
+    {"mlp.gate.down_proj.weight", "ffn_gate_inp_down.weight", "zaya",
+     NAME_LAYER},
+    {"mlp.gate.router_mlp.fc1.weight", "ffn_gate_inp_1.weight", "zaya",
+     NAME_LAYER},
+    {"mlp.gate.router_mlp.fc2.weight", "ffn_gate_inp_2.weight", "zaya",
+     NAME_LAYER},
+    {"mlp.gate.router_mlp.out_proj.weight", "ffn_gate_inp.weight", "zaya",
+     NAME_LAYER},
+    {"mlp.gate.balancing_biases", "exp_probs_b.bias", "zaya", NAME_LAYER},
+    {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", "zaya", NAME_LAYER},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", "zaya", NAME_LAYER},
     {"layer_scalar", "layer_output_scale.weight", "gemma4", NAME_LAYER},
     {"per_layer_input_gate.weight", "inp_gate.weight", "gemma4", NAME_LAYER},
     {"per_layer_projection.weight", "proj.weight", "gemma4", NAME_LAYER},
@@ -263,16 +297,6 @@ static const struct name *find_name(const struct hf *h, const char *tail,
 
 /* --- tensors --- */
 
-static const struct {
-    uint32_t ggml, bytes;
-} plain[] = {
-    [SAFETENSORS_F32] = {GGML_F32,     4},
-    [SAFETENSORS_F16] = {GGML_F16,     2},
-    [SAFETENSORS_BF16] = {GGML_BF16,    2},
-    [SAFETENSORS_F8_E4M3] = {GGUF_TYPE_FN, 1},
-    [SAFETENSORS_F8_E5M2] = {GGUF_TYPE_FN, 1},
-};
-
 static int put_rows(struct hf *h, const struct safetensors_tensor *t,
                     const char *to, uint32_t n_dims, const uint64_t *dims,
                     unsigned flags, struct err *e)
@@ -298,7 +322,6 @@ static int put_rows(struct hf *h, const struct safetensors_tensor *t,
     *r = (struct rows){.type = t->type,
                        .data = t->data,
                        .cols = dims[0],
-                       .bytes = plain[t->type].bytes,
                        .d_head = turns ? h->d_head : 0,
                        .vector = t->n_dims == 1,
                        .plus_one = norm};
@@ -306,16 +329,21 @@ static int put_rows(struct hf *h, const struct safetensors_tensor *t,
                           t->bytes, e);
 }
 
-static int put_tensor(struct hf *h, const struct safetensors_tensor *t,
-                      const char *to, unsigned flags, struct err *e)
+int hf_check_type(const struct safetensors_tensor *t, struct err *e)
+{
+    return t->type != SAFETENSORS_OTHER
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "tensor %s has dtype %s; aned reads F32, F16, BF16, "
+                         "F8_E4M3 and F8_E5M2",
+                         t->name, t->type_name);
+}
+
+int hf_put_tensor(struct hf *h, const struct safetensors_tensor *t,
+                  const char *to, unsigned flags, struct err *e)
 {
     uint64_t dims[GGUF_DIMS_MAX];
-    if (t->type == SAFETENSORS_OTHER) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "tensor %s has dtype %s; aned reads F32, F16, BF16, "
-                       "F8_E4M3 and F8_E5M2",
-                       t->name, t->type_name);
-    }
+    RETERR(hf_check_type(t, e));
     if (t->n_dims < 1 || t->n_dims > GGUF_DIMS_MAX) {
         return err_set(e, ERR_CONVERT, "tensor %s has %u dimensions", t->name,
                        t->n_dims);
@@ -328,6 +356,15 @@ static int put_tensor(struct hf *h, const struct safetensors_tensor *t,
             return err_set(e, ERR_CONVERT,
                            "tensor %s: not one filter a channel", t->name);
         }
+        dims[1] = t->dims[0];
+        return put_rows(h, t, to, 2, dims, flags, e);
+    }
+    if ((flags & NAME_FLAT) != 0) {
+        if (t->n_dims != 3) {
+            return err_set(e, ERR_CONVERT, "tensor %s has %u dimensions, not 3",
+                           t->name, t->n_dims);
+        }
+        dims[0] = t->dims[1] * t->dims[2]; /* the file holds so many */
         dims[1] = t->dims[0];
         return put_rows(h, t, to, 2, dims, flags, e);
     }
@@ -365,17 +402,21 @@ static int put_one(struct hf *h, const struct safetensors_tensor *t,
                    struct err *e)
 {
     bool head = false;
-    bool layered = false;
-    uint32_t layer = 0;
+    bool taken = false;
     char to[GGUF_NAME_MAX + 1];
-    const char *tail = layer_of(inside(t->name, &head), &layered, &layer);
-    if (passed_over(h, t->name, tail, head)) {
+    struct hf_place at = {0};
+    at.tail = layer_of(inside(t->name, &head), &at.layered, &at.layer);
+    if (passed_over(h, t->name, at.tail, head)) {
         return 0;
     }
     if (head) {
-        return put_tensor(h, t, "output.weight", 0, e);
+        return hf_put_tensor(h, t, "output.weight", 0, e);
     }
-    const struct name *n = find_name(h, tail, layered);
+    RETERR(h->family->take != NULL ? h->family->take(h, t, &at, &taken, e) : 0);
+    if (taken) {
+        return 0;
+    }
+    const struct name *n = find_name(h, at.tail, at.layered);
     if (n == NULL && is_scale(t->name)) {
         return err_set(e, ERR_UNSUPPORTED,
                        "tensor %s: weights with scales beside them are not "
@@ -386,12 +427,12 @@ static int put_one(struct hf *h, const struct safetensors_tensor *t,
         return err_set(e, ERR_CONVERT, "tensor %s has no place in a %s",
                        t->name, h->family->model_type);
     }
-    if (layered) {
-        (void)snprintf(to, sizeof(to), "blk.%u.%s", layer, n->to);
+    if (at.layered) {
+        (void)snprintf(to, sizeof(to), "blk.%u.%s", at.layer, n->to);
     } else {
         (void)snprintf(to, sizeof(to), "%s", n->to);
     }
-    return put_tensor(h, t, to, n->flags, e);
+    return hf_put_tensor(h, t, to, n->flags, e);
 }
 
 int hf_put_tensors(struct hf *h, struct err *e)
@@ -401,5 +442,5 @@ int hf_put_tensors(struct hf *h, struct err *e)
             RETERR(put_one(h, safetensors_at(h->weights[i], k), e));
         }
     }
-    return 0;
+    return h->family->finish != NULL ? h->family->finish(h, e) : 0;
 }

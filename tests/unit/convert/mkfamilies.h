@@ -170,6 +170,47 @@ static const struct mk_item lfm2_items[] = {
     U("shortconv.l_cache", TAPS),
     U("attention.key_length", 8),
 };
+/* Queries and keys that are mixed along positions; experts alone, by a network. */
+#define ZAYA_EXPERTS 5u
+#define ZAYA_WIDE    12u
+#define ZAYA_ROUTER  10u
+#define ZAYA_TAPS    2u
+#define ZAYA_MIX     3u
+static const struct mk_row zaya_rows[] = {
+    ENDS,
+    PRE,
+    GLOBAL("output.weight", D, VOCAB),
+    LAYER("attn_q.weight", D, Q),
+    LAYER("attn_k.weight", D, KV),
+    LAYER("attn_v.weight", D, KV / 2),
+    LAYER("attn_v_before.weight", D, KV / 2),
+    LAYER("attn_output.weight", Q, D),
+    LAYER("shortconv.conv.weight", ZAYA_TAPS, Q + KV),
+    LAYER("cca_mix.weight", 8 * ZAYA_MIX, Q + KV),
+    LAYER("cca_bias.weight", Q + KV, 2),
+    LAYER("cca_k_scale.weight", 2, 0),
+    LAYER("join_attn.weight", D, 4),
+    LAYER("join_ffn.weight", D, 4),
+    LAYER("ffn_gate_inp_down.weight", D, ZAYA_ROUTER),
+    LAYER("ffn_gate_inp_1.weight", ZAYA_ROUTER, ZAYA_ROUTER),
+    LAYER("ffn_gate_inp_2.weight", ZAYA_ROUTER, ZAYA_ROUTER),
+    LAYER("ffn_gate_inp.weight", ZAYA_ROUTER, ZAYA_EXPERTS + 1),
+    LAYER("ffn_gate_inp_vectors.weight", ZAYA_ROUTER, 5),
+    LAYER("exp_probs_b.bias", ZAYA_EXPERTS + 1, 0),
+    LAYER("ffn_gate_up_exps.weight", D, 2 * ZAYA_EXPERTS *ZAYA_WIDE),
+    LAYER("ffn_down_exps.weight", ZAYA_WIDE, ZAYA_EXPERTS *D),
+};
+static const struct mk_item zaya_items[] = {
+    U("cca.time0", ZAYA_TAPS),
+    U("cca.time1", ZAYA_MIX),
+    U("router_length", ZAYA_ROUTER),
+    U("expert_count", ZAYA_EXPERTS),
+    U("expert_used_count", 1),
+    U("expert_feed_forward_length", ZAYA_WIDE),
+    U("attention.key_length", 8),
+    U("attention.value_length", 8),
+    U("rope.dimension_count", 4),
+};
 static const struct mk_item note[] = {
     U("vocab_size", VOCAB), /* says nothing new */
 };
@@ -210,9 +251,10 @@ enum family {
     OLMO2,
     SMOLLM3,
     LFM2,
-    N
+    N, /* of dense ones */
+    ZAYA = N,
 };
-static const struct mk models[N] = {
+static const struct mk models[N + 1] = {
     [QWEN3] = MODEL("qwen3", 2, qwen3_rows, note),
     [PHI3] = MODEL("phi3", 2, phi3_rows, phi3_items),
     [HUNYUAN] = MODEL("hunyuan-dense", 2, qwen3_rows, note),
@@ -222,4 +264,5 @@ static const struct mk models[N] = {
     [OLMO2] = MODEL("olmo2", 2, olmo2_rows, note),
     [SMOLLM3] = MODEL("smollm3", 9, plain_rows, note),
     [LFM2] = MODEL("lfm2", 4, lfm2_rows, lfm2_items),
+    [ZAYA] = MODEL("zaya", 3, zaya_rows, zaya_items),
 };

@@ -285,9 +285,58 @@ static void sigmoid_bias(void **state)
     assert_true(g[0] == 0 && g[2] == 0);
 }
 
+/* One class more than experts, which stands for none; the bias chooses and does
+ * not weigh, and the weight is a share of all. */
+static void network(void **state)
+{
+    (void)state;
+    const struct layer y = {
+        .router = ROUTER_NETWORK, .n_experts = 3, .n_top = 1, .d_router = 4};
+    const float scores[] = {1, 2, 0, 1.5f};
+    const float none[] = {0, 0, 0, 0};
+    const float first[] = {0.5f, 0, 0, 0};
+    const float last[] = {0, 0, 0, 0.5f};
+    double sum = exp(1) + exp(2) + 1 + exp(1.5);
+    float g[3];
+    reference_gates(&y, scores, none, NULL, g);
+    is_near(g[1], exp(2) / sum);
+    assert_true(g[0] == 0 && g[2] == 0);
+    reference_gates(&y, scores, first, NULL, g);
+    is_near(g[0], exp(1) / sum);
+    assert_true(g[1] == 0 && g[2] == 0);
+    reference_gates(&y, scores, last, NULL, g);
+    assert_true(g[0] == 0 && g[1] == 0 && g[2] == 0);
+}
+
+/* Of equal ones the first; the class for none has the highest index. */
+static void network_ties(void **state)
+{
+    (void)state;
+    const struct layer y = {
+        .router = ROUTER_NETWORK, .n_experts = 3, .n_top = 1, .d_router = 4};
+    const float bias[] = {0, 0, 0, 0};
+    static const struct {
+        float scores[4];
+        int chosen; /* -1: none */
+    } t[] = {
+        {{2, 2, 2, 2}, 0}, {{1, 2, 2, 2}, 1},  {{1, 1, 2, 2}, 2},
+        {{1, 1, 1, 2}, -1}, {{2, 1, 1, 2}, 0}, {{1, 2, 1, 2}, 1},
+        /* the next float above is higher */
+        {{1, 1, 2, 2.0000002f}, -1}, {{1, 2, 2.0000002f, 2}, 2},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        float g[3];
+        reference_gates(&y, t[i].scores, bias, NULL, g);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(g[k] != 0, k == t[i].chosen);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
+        cmocka_unit_test(network),       cmocka_unit_test(network_ties),
         cmocka_unit_test(numbers),       cmocka_unit_test(rows_of_experts),
         cmocka_unit_test(groups),        cmocka_unit_test(refused),
         cmocka_unit_test(wrong_numbers), cmocka_unit_test(softmax_top),

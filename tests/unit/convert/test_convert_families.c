@@ -261,7 +261,6 @@ static void per_layer_numbers(void **state)
         unit_ok(arch_vector(arch_part(&r.d, l, SLOT_OUT_SCALE), &scale, &r.e),
                 &r.e);
         assert_true(y->out_scale == scale && scale >= 0.5f);
-        assert_int_equal(arch_can_begin(&r.d, l), l < 2);
     }
     const struct arch_kind *k = r.d.kinds;
     assert_int_equal(k[LAYER_GLOBAL].rope_dim, 16);
@@ -272,6 +271,84 @@ static void per_layer_numbers(void **state)
     assert_true(k[LAYER_GLOBAL].base == 1e6f && k[LAYER_LOCAL].base == 5000);
     assert_true(r.d.logit_cap == 12 && r.d.embed_scale == sqrtf(D));
     end(&r);
+}
+
+/* --- zaya --- */
+
+static void mixed_heads(void **state)
+{
+    (void)state;
+    struct read r;
+    must_read(&models[ZAYA], &r);
+    for (uint32_t l = 0; l < 3; l++) {
+        const struct layer *y = &r.d.layers[l];
+        assert_int_equal(y->mixer, MIXER_CCA);
+        assert_int_equal(y->conv_len, ZAYA_TAPS);
+        assert_int_equal(y->mix_len, ZAYA_MIX);
+        assert_int_equal(layer_tail_len(y), ZAYA_TAPS + ZAYA_MIX - 2);
+        assert_int_equal(y->router, ROUTER_NETWORK);
+        assert_int_equal(y->n_experts, ZAYA_EXPERTS);
+        assert_int_equal(arch_classes(y), ZAYA_EXPERTS + 1);
+        assert_int_equal(y->d_ff, 0);
+        assert_true(y->affine_join && !y->expert_branch);
+        is_part(&r, l, SLOT_V,
+                (const char *[]){"blk.0.attn_v.weight", "blk.1.attn_v.weight",
+                                 "blk.2.attn_v.weight"}[l],
+                0, KV / 2, D);
+        /* a router reads that of the layer before */
+        assert_int_equal(layer_port_read_by(r.d.layers, PORT_ROUTER, l, 0, 3),
+                         l < 2);
+        assert_false(layer_port_read_by(r.d.layers, PORT_ROUTER, l, 0, l + 1));
+        assert_false(layer_port_read_by(r.d.layers, PORT_ROUTER, l, l + 2, 3));
+        /* tables of vectors and taps are no matrices of a form */
+        assert_null(arch_matrix(&r.d, l, SLOT_MIX));
+        assert_null(arch_matrix(&r.d, l, SLOT_JOIN_ATTN));
+        assert_null(arch_matrix(&r.d, l, SLOT_ROUTER_VECTORS));
+        assert_non_null(arch_matrix(&r.d, l, SLOT_V_BEFORE));
+        assert_non_null(arch_matrix(&r.d, l, SLOT_ROUTER_1));
+    }
+    assert_ptr_equal(arch_head(&r.d)->t, gguf_tensor(r.g, "output.weight"));
+    end(&r);
+}
+
+static void mixed_heads_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tail;
+        uint32_t value;
+        int rc;
+        const char *tells;
+    } t[] = {
+        {"cca.time0",               1,                 ERR_CONVERT,     "cca.time0"    },
+        {"cca.time0",               MODEL_CONV_MAX,    ERR_CONVERT,     "cca.time0"    },
+        {"cca.time1",               0,                 ERR_CONVERT,     "cca.time1"    },
+        {"cca.time1",               ZAYA_MIX + 1,      ERR_CONVERT,     "cca_mix"      },
+        {"router_length",           0,                 ERR_CONVERT,     "router_length"},
+        {"router_length",           ZAYA_ROUTER + 1,   ERR_CONVERT,     "ffn_gate_inp" },
+        {"expert_count",            0,                 ERR_UNSUPPORTED, "of 0 experts" },
+        {"expert_count",            ZAYA_EXPERTS + 1,  ERR_CONVERT,     "is "          },
+        {"expert_used_count",       2,                 ERR_UNSUPPORTED, "2 of 5"       },
+        {"attention.head_count_kv", 1,                 ERR_UNSUPPORTED, "1 key heads"  },
+        {"rope.dimension_count",    9,                 ERR_CONVERT,     "takes 2 to 8" },
+        {"expert_gating_func",      2,                 ERR_UNSUPPORTED, "gating"       },
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct mk m = models[ZAYA];
+        m.extra_key = t[i].tail;
+        m.extra_value = t[i].value;
+        must_refuse(&m, t[i].rc, t[i].tells);
+    }
+    for (size_t i = 0; i < models[ZAYA].n_rows; i++) {
+        const struct mk_row *row = &models[ZAYA].rows[i];
+        const char *tail = row->layers != 0 ? row->name + 7 : row->name;
+        bool both = strcmp(tail, "ffn_gate_up_exps.weight") == 0;
+        char name[96];
+        struct mk m = models[ZAYA];
+        (void)snprintf(name, sizeof(name), "blk.1.%s", tail);
+        m.without = row->layers != 0 ? name : tail;
+        must_refuse(&m, ERR_GGUF_MISSING, both ? "ffn_gate_exps" : tail);
+    }
 }
 
 /* --- what is refused --- */
@@ -500,6 +577,8 @@ int main(void)
         cmocka_unit_test(soft_caps_and_pattern),
         cmocka_unit_test(multipliers),
         cmocka_unit_test(per_layer_numbers),
+        cmocka_unit_test(mixed_heads),
+        cmocka_unit_test(mixed_heads_refused),
         cmocka_unit_test(missing_tensors),
         cmocka_unit_test(unknown_keys),
         cmocka_unit_test(wrong_arrays),

@@ -46,11 +46,11 @@ static void the_manifest_says_it(void **state)
     assert_int_equal(s[0].n_takes, 0);
     assert_int_equal(s[1].n_takes, 2);
     assert_int_equal(s[1].takes[0].layer, 1);
-    assert_false(s[1].takes[0].values);
+    assert_int_equal(s[1].takes[0].role, PORT_KEYS);
     assert_string_equal(s[1].takes[0].name, "shared_1_k_new");
     assert_int_equal(s[2].n_takes, 2);
     assert_int_equal(s[2].takes[1].layer, 2);
-    assert_true(s[2].takes[1].values);
+    assert_int_equal(s[2].takes[1].role, PORT_VALUES);
     assert_string_equal(s[0].gives[3].name, "layers_2_v_new");
     assert_int_equal(s[1].n_gives + s[2].n_gives, 0);
     bundle_close(b);

@@ -1,5 +1,5 @@
-/* test_recurrent.c - a small lfm2 with random weights: the same bits in chunks
- * of any size, after forks, cuts, marks, refused drafts, failures and files, in
+/* test_recurrent.c - a small lfm2 and a small zaya with random weights: the same
+ * bits in chunks of any size, after forks, cuts, marks, refused drafts, failures and files, in
  * each form of bundle and by rows and by columns. */
 #include "../convert/room.h"
 #include "engine/cpu/backend_cpu.h"
@@ -25,9 +25,9 @@ static const struct form {
     {"functions", "host",  "int8", "interpreter", false},
 };
 
-static struct engine *open_form(const struct form *f)
+static struct engine *open_form(enum family family, const struct form *f)
 {
-    struct mk m = models[LFM2];
+    struct mk m = models[family];
     struct convert_result r;
     struct engine *g = NULL;
     struct err e = {0};
@@ -35,7 +35,8 @@ static struct engine *open_form(const struct form *f)
     m.n_tokens = VOCAB;
     m.context = CONTEXT;
     m.gain = 1.7f;
-    (void)snprintf(name, sizeof(name), "%s-%s-%s", f->shape, f->kv, f->quant);
+    (void)snprintf(name, sizeof(name), "%s-%s-%s-%s", m.arch, f->shape, f->kv,
+                   f->quant);
     if (!file_exists(at(name))) {
         struct convert_options o = options(write_model(&m, "m.gguf"), at(name));
         o.quant = f->quant;
@@ -253,16 +254,36 @@ static void check_file(struct engine *g)
     engine_seq_close(s);
 }
 
-static void test_forms(void **state)
+/* Forms of fp16 are near to the first one, which is of that type. */
+static void check_near(const struct form *f)
 {
-    (void)state;
+    static float first[TEXT][VOCAB];
+    double off = 0;
+    double largest = 0;
+    if (f == &forms[0]) {
+        memcpy(first, want, sizeof(first));
+    }
+    for (uint32_t i = 0; strcmp(f->quant, "fp16") == 0 && i < TEXT; i++) {
+        for (uint32_t v = 0; v < VOCAB; v++) {
+            double d = fabs((double)want[i][v] - (double)first[i][v]);
+            off = d > off ? d : off;
+            d = fabs((double)first[i][v]);
+            largest = d > largest ? d : largest;
+        }
+    }
+    assert_true(off <= 0.01 * largest);
+}
+
+static void check_forms(enum family family)
+{
     for (size_t i = 0; i < countof(forms); i++) {
-        struct engine *g = open_form(&forms[i]);
+        struct engine *g = open_form(family, &forms[i]);
         struct msg_ready r;
         engine_ready(g, &r);
         assert_true(r.recurrent);
         assert_int_equal(r.block_bytes > 0, forms[i].rows);
         first_run(g);
+        check_near(&forms[i]);
         check_chunks(g);
         check_back(g, 100, 100, false); /* its end; then a mark, a block */
         check_back(g, 150, 101, true);
@@ -276,29 +297,55 @@ static void test_forms(void **state)
     }
 }
 
+static void test_convolutions(void **state)
+{
+    (void)state;
+    check_forms(LFM2);
+}
+
+static void test_mixed_heads(void **state)
+{
+    (void)state;
+    check_forms(ZAYA);
+}
+
 /* Memory is what READY says, and keys of a model without convolutions cost what
  * they did. */
+static void check_memory(enum family family, const struct tail_port *of,
+                         size_t n)
+{
+    struct engine *g = open_form(family, &forms[0]);
+    struct msg_ready r;
+    engine_ready(g, &r);
+    assert_true(r.base_bytes > tails_base_bytes(of, n));
+    assert_true(r.block_bytes >= tails_each_bytes(of, n));
+    assert_true(r.state_bytes >= r.base_bytes);
+    engine_close(g);
+}
+
 static void test_memory(void **state)
 {
     (void)state;
-    struct engine *g = open_form(&forms[0]);
-    struct msg_ready r;
-    engine_ready(g, &r);
-    const struct tail_port of[] = {
+    const struct tail_port convs[] = {
         {.width = D, .len = TAPS - 1},
         {.width = D, .len = TAPS - 1},
         {.width = D, .len = TAPS - 1}
     };
-    assert_true(r.base_bytes > tails_base_bytes(of, 3));
-    assert_true(r.block_bytes >= tails_each_bytes(of, 3));
-    assert_true(r.state_bytes >= r.base_bytes);
-    engine_close(g);
+    struct tail_port mixed[6];
+    for (size_t i = 0; i < 6; i += 2) {
+        mixed[i] = (struct tail_port){.width = Q + KV,
+                                      .len = ZAYA_TAPS + ZAYA_MIX - 2};
+        mixed[i + 1] = (struct tail_port){.width = KV / 2, .len = 1};
+    }
+    check_memory(LFM2, convs, 3);
+    check_memory(ZAYA, mixed, 6);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_mixed_heads),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

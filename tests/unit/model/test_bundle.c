@@ -372,12 +372,12 @@ struct handing {
 static void handing_sample(struct handing *h)
 {
     static const struct bundle_port gives[] = {
-        {"layers_0_k_new", 0, false},
-        {"layers_0_v_new", 0, true },
+        {"layers_0_k_new", 0, PORT_KEYS  },
+        {"layers_0_v_new", 0, PORT_VALUES},
     };
     static const struct bundle_port takes[] = {
-        {"shared_0_k_new", 0, false},
-        {"shared_0_v_new", 0, true },
+        {"shared_0_k_new", 0, PORT_KEYS  },
+        {"shared_0_v_new", 0, PORT_VALUES},
     };
     sample(&h->b);
     h->layers[0] = h->layers[1] = layers[0];
@@ -415,7 +415,7 @@ static void test_handing(void **state)
         assert_string_equal(s[0].gives[i].name, h.gives[i].name);
         assert_string_equal(s[1].takes[i].name, h.takes[i].name);
         assert_int_equal(s[1].takes[i].layer, 0);
-        assert_int_equal(s[1].takes[i].values, i);
+        assert_int_equal(s[1].takes[i].role, i);
     }
     bundle_close(b);
     handing_sample(&h); /* names are part of what a bundle is */
@@ -453,7 +453,7 @@ static void not_read(struct handing *h)
 
 static void given_twice(struct handing *h)
 {
-    h->gives[1].values = false;
+    h->gives[1].role = PORT_KEYS;
 }
 
 static void one_name(struct handing *h)
@@ -489,7 +489,7 @@ static void test_handing_refused(void **state)
         {values_not_given, "golden takes shared_0_v_new, the values of layer 0"},
         {not_taken,        "golden takes no values of layer 0, which it reads" },
         {given_by_itself,  "layers_00_02.mlpackage takes shared_0_k_new"       },
-        {not_read,         "layers_00_02.mlpackage gives keys or values that "
+        {not_read,         "layers_00_02.mlpackage gives rows that "
                            "nobody reads"                                     },
         {given_twice,      "port layers_0_v_new stands there twice"            },
         {one_name,         "port shared_0_k_new stands there twice"            },
@@ -505,6 +505,63 @@ static void test_handing_refused(void **state)
         int rc = bundle_write(dir, &h.b, &e);
         if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
             fail_msg("%s: %s: %s", t[i].tells, err_name(rc), e.msg);
+        }
+        arena_fini(&h.b.arena);
+    }
+}
+
+/* Layer 1's router goes on from that of layer 0, and has its own keys. */
+static void routers(struct handing *h)
+{
+    for (size_t l = 0; l < 2; l++) {
+        struct layer *y = &h->layers[l];
+        y->kv_from = (uint32_t)l;
+        y->router = ROUTER_NETWORK;
+        y->n_experts = 4;
+        y->n_top = 1;
+        y->d_expert = 6;
+        y->d_router = 5;
+        y->d_ff = 0;
+    }
+    h->gives[0] = (struct bundle_port){"layers_0_router_new", 0, PORT_ROUTER};
+    h->takes[0] = (struct bundle_port){"shared_0_router_new", 0, PORT_ROUTER};
+    h->shards[0].n_gives = h->shards[1].n_takes = 1;
+}
+
+static void test_handing_routers(void **state)
+{
+    (void)state;
+    struct handing h;
+    struct bundle *b = NULL;
+    struct err e = {0};
+    handing_sample(&h);
+    routers(&h);
+    unit_ok(bundle_write(dir, &h.b, &e), &e);
+    arena_fini(&h.b.arena);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_int_equal(b->shards[1].n_takes, 1);
+    assert_int_equal(b->shards[1].takes[0].role, PORT_ROUTER);
+    assert_string_equal(bundle_port_role(PORT_ROUTER), "router");
+    assert_int_equal(layer_port_heads(&b->layers[0], PORT_ROUTER), 1);
+    assert_int_equal(layer_port_dim(&b->layers[0], PORT_ROUTER), 5);
+    bundle_close(b);
+    static const char *const tells[] = {"golden takes no router of layer 0",
+                                        "which no program before it gives",
+                                        "rows that nobody reads",
+                                        "goes on from one of 0"};
+    for (size_t i = 0; i < countof(tells); i++) {
+        handing_sample(&h);
+        routers(&h);
+        h.shards[1].n_takes = i == 0 ? 0 : 1;
+        h.shards[0].n_gives = i == 1 ? 0 : 1;
+        if (i >= 2) { /* one of the two has no router of this kind */
+            struct layer *y = &h.layers[i == 2 ? 1 : 0];
+            y->router = ROUTER_SOFTMAX_TOP;
+            y->d_router = 0;
+        }
+        int rc = bundle_write(dir, &h.b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, tells[i]) == NULL) {
+            fail_msg("%s: %s: %s", tells[i], err_name(rc), e.msg);
         }
         arena_fini(&h.b.arena);
     }
@@ -716,6 +773,7 @@ int main(void)
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_handing),
         cmocka_unit_test(test_handing_refused),
+        cmocka_unit_test(test_handing_routers),
         cmocka_unit_test(test_handing_read),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_verify),

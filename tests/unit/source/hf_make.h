@@ -47,52 +47,61 @@ static inline void hf_folder_text(const struct hf_folder *f, const char *name,
     "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}"
 
-/* Of each: name, rows, cols; 0 rows: a vector. Values count up by a half. */
-static const struct {
+/* 0 rows: a vector; deep: a third axis, or 0. Values count up by a half. */
+struct hf_tensor {
     const char *name;
-    unsigned rows, cols;
-} hf_tensors[] = {
-    {"model.embed_tokens.weight",                      3, 4},
-    {"model.norm.weight",                              0, 4},
-    {"model.layers.0.input_layernorm.weight",          0, 4},
-    {"model.layers.0.post_attention_layernorm.weight", 0, 4},
-    {"model.layers.0.self_attn.q_proj.weight",         8, 4},
-    {"model.layers.0.self_attn.k_proj.weight",         4, 4},
-    {"model.layers.0.self_attn.v_proj.weight",         4, 4},
-    {"model.layers.0.self_attn.o_proj.weight",         4, 8},
-    {"model.layers.0.self_attn.q_proj.bias",           0, 8},
-    {"model.layers.0.mlp.gate_proj.weight",            6, 4},
-    {"model.layers.0.mlp.up_proj.weight",              6, 4},
-    {"model.layers.0.mlp.down_proj.weight",            4, 6},
+    unsigned rows, cols, deep;
+};
+static const struct hf_tensor hf_tensors[] = {
+    {"model.embed_tokens.weight",                      3, 4, 0},
+    {"model.norm.weight",                              0, 4, 0},
+    {"model.layers.0.input_layernorm.weight",          0, 4, 0},
+    {"model.layers.0.post_attention_layernorm.weight", 0, 4, 0},
+    {"model.layers.0.self_attn.q_proj.weight",         8, 4, 0},
+    {"model.layers.0.self_attn.k_proj.weight",         4, 4, 0},
+    {"model.layers.0.self_attn.v_proj.weight",         4, 4, 0},
+    {"model.layers.0.self_attn.o_proj.weight",         4, 8, 0},
+    {"model.layers.0.self_attn.q_proj.bias",           0, 8, 0},
+    {"model.layers.0.mlp.gate_proj.weight",            6, 4, 0},
+    {"model.layers.0.mlp.up_proj.weight",              6, 4, 0},
+    {"model.layers.0.mlp.down_proj.weight",            4, 6, 0},
 };
 
-/* Weights of F32, but for the tensor `other`, of that dtype (F8: codes count
- * up from 0). */
-static inline void hf_weights(struct buf *b, const char *other,
-                              const char *dtype)
+/* The shape and the bytes of one tensor, F32 or of an F8 `dtype` (codes count up
+ * from 0). */
+static inline void hf_put_one(struct buf *head, struct buf *data,
+                              const struct hf_tensor *t, const char *dtype)
+{
+    size_t at = data->n;
+    unsigned n = (t->rows > 0 ? t->rows : 1) * t->cols *
+                 (t->deep > 0 ? t->deep : 1);
+    for (unsigned k = 0; k < n; k++) {
+        if (dtype != NULL) {
+            buf_u8(data, (uint8_t)k);
+        } else {
+            buf_f32(data, 0.5F * (float)k);
+        }
+    }
+    buf_printf(head, "\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name,
+               dtype != NULL ? dtype : "F32");
+    buf_printf(head, t->rows > 0 ? "%u,%u" : "%.0u%u", t->rows, t->cols);
+    buf_printf(head, t->deep > 0 ? ",%u" : "%.0u", t->deep);
+    buf_printf(head, "],\"data_offsets\":[%zu,%zu]}", at, data->n);
+}
+
+/* A file of `n` tensors of F32, but for the tensor `other`, of that dtype. */
+static inline void hf_file(struct buf *b, const struct hf_tensor *t, size_t n,
+                           const char *other, const char *dtype)
 {
     struct buf head;
     struct buf data;
     buf_init(&head, MIB(1));
     buf_init(&data, MIB(1));
     buf_puts(&head, "{");
-    for (size_t i = 0; i < countof(hf_tensors); i++) {
-        unsigned rows = hf_tensors[i].rows;
-        unsigned n = (rows > 0 ? rows : 1) * hf_tensors[i].cols;
-        bool f8 = other != NULL && strcmp(other, hf_tensors[i].name) == 0;
-        size_t at = data.n;
-        for (unsigned k = 0; k < n; k++) {
-            if (f8) {
-                buf_u8(&data, (uint8_t)k);
-            } else {
-                buf_f32(&data, 0.5F * (float)k);
-            }
-        }
-        buf_printf(&head, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
-                   i > 0 ? "," : "", hf_tensors[i].name, f8 ? dtype : "F32");
-        buf_printf(&head, rows > 0 ? "%u,%u" : "%.0u%u", rows,
-                   hf_tensors[i].cols);
-        buf_printf(&head, "],\"data_offsets\":[%zu,%zu]}", at, data.n);
+    for (size_t i = 0; i < n; i++) {
+        bool f8 = other != NULL && strcmp(other, t[i].name) == 0;
+        buf_puts(&head, i > 0 ? "," : "");
+        hf_put_one(&head, &data, &t[i], f8 ? dtype : NULL);
     }
     buf_puts(&head, "}");
     buf_init(b, MIB(2));
@@ -101,6 +110,12 @@ static inline void hf_weights(struct buf *b, const char *other,
     buf_put(b, data.p, data.n);
     buf_fini(&head);
     buf_fini(&data);
+}
+
+static inline void hf_weights(struct buf *b, const char *other,
+                              const char *dtype)
+{
+    hf_file(b, hf_tensors, countof(hf_tensors), other, dtype);
 }
 
 static inline void hf_folder_make(struct hf_folder *f)

@@ -10,7 +10,9 @@
  * row's numbers do not depend on what runs beside it.
  *
  * With the second convolution the first gives as many values a channel as that
- * one has taps; they lie together, in the order of its weights.
+ * one has taps. Those of a group lie together, row by row, in the order of its
+ * weights: they are the columns of one product for each group (gemm.h, whose bits
+ * depend on the row alone).
  */
 #include <string.h>
 
@@ -18,9 +20,14 @@
 #include "base/half.h"
 #include "base/num.h"
 #include "engine/cpu/graph/plan.h"
+#include "engine/cpu/kernels/floats.h"
+#include "engine/cpu/kernels/products/gemm.h"
 #include "engine/cpu/rows/row_make.h"
 
 #define PARALLEL_MIN 16384 /* channels of rows that pay for waking a thread */
+#define PRODUCTS_MIN 131072 /* multiply-adds that do */
+#define BLOCK_WORK   32768  /* multiply-adds in a block of channels */
+#define BLOCK_ROWS   12u    /* of which a block is a multiple: tiles of 3 and 4 */
 
 /* --- compile --- */
 
@@ -221,12 +228,11 @@ struct tail_run {
     const struct row_op *op;
 };
 
-/* y[i * step] += taps[i] * u[i] */
-static void add(float *y, size_t step, const float *taps, const float *u,
-                size_t n)
+/* y[i] += taps[i] * u[i] */
+static void add(float *y, const float *taps, const float *u, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        y[i * step] += taps[i] * u[i];
+        y[i] += taps[i] * u[i];
     }
 }
 
@@ -256,13 +262,35 @@ static bool earlier(const struct tail_run *x, size_t r, uint32_t before,
     return true;
 }
 
-/* Where the first convolution's values of row r go. */
-static float *each_of(const struct tail_run *x, size_t r)
+/* Elements of a column of the second convolution's products. */
+static size_t column_of(const struct row_tail *f)
+{
+    return gemm_pad((size_t)f->group * f->mix_taps);
+}
+
+/* The column of row r that group `g` reads. */
+static float *each_of(const struct tail_run *x, size_t g, size_t r)
+{
+    return x->p->tail_each + (g * x->in->n + r) * column_of(&x->op->tail);
+}
+
+/* Row r's values y (mix_taps, width) into the columns. */
+static void spread(const struct tail_run *x, size_t r, const float *y)
 {
     const struct row_tail *f = &x->op->tail;
     size_t n = x->p->tails[f->port].width;
-    return f->mix == NULL ? row_of(x->p, x->op->out[0], r)
-                          : x->p->tail_each + r * n * f->mix_taps;
+    for (size_t first = 0; first < n; first += f->group) {
+        float *to = each_of(x, first / f->group, r);
+        size_t at = 0;
+        for (size_t c = first; c < first + f->group; c++) {
+            for (size_t j = 0; j < f->mix_taps; j++) {
+                to[at++] = y[j * n + c];
+            }
+        }
+        while (at < column_of(f)) {
+            to[at++] = 0;
+        }
+    }
 }
 
 /* The first convolution: at the row's position, and with a second one at those
@@ -274,11 +302,10 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     const struct tail_port *port = &x->p->tails[f->port];
     float *u = x->p->tail_scratch + worker * x->p->tail_width;
     size_t n = port->width;
-    size_t step = f->mix_taps;
     for (size_t r = begin; r < end; r++) {
-        float *y = each_of(x, r);
-        for (size_t i = 0; i < n * step; i++) {
-            y[i] = f->bias != NULL ? f->bias[i / step] : 0;
+        float *y = f->mix != NULL ? u + n : row_of(x->p, x->op->out[0], r);
+        for (size_t i = 0; i < n * f->mix_taps; i++) {
+            y[i] = f->bias != NULL ? f->bias[i % n] : 0;
         }
         for (uint32_t at = 0; at <= port->len; at++) { /* the oldest first */
             bool own = at == port->len;
@@ -288,31 +315,16 @@ static void on_rows(void *ctx, size_t begin, size_t end, unsigned worker)
             } else if (!earlier(x, r, port->len - at, u)) {
                 continue;
             }
-            for (uint32_t j = 0; j < step; j++) { /* tap at - j of value j */
+            for (uint32_t j = 0; j < f->mix_taps; j++) { /* tap at - j of it */
                 if (at >= j && at - j < f->n_taps) {
-                    add(y + j, step, f->taps + (at - j) * n, u, n);
+                    add(y + j * n, f->taps + (at - j) * n, u, n);
                 }
             }
         }
-    }
-}
-
-#define LANES 8u
-
-static float dot(const float *a, const float *b, size_t n)
-{
-    float sum[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (size_t k = 0; k < LANES; k++) {
-            sum[k] += a[i + k] * b[i + k];
+        if (f->mix != NULL) {
+            spread(x, r, y);
         }
     }
-    for (size_t k = 0; i + k < n; k++) {
-        sum[k] += a[i + k] * b[i + k];
-    }
-    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) +
-           ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
 /* The second convolution: some channels of all rows. */
@@ -320,17 +332,39 @@ static void on_channels(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     const struct tail_run *x = ctx;
     const struct row_tail *f = &x->op->tail;
-    size_t n = (size_t)f->group * f->mix_taps;
-    float *w = x->p->tail_scratch + worker * x->p->tail_width;
-    for (size_t c = begin; c < end; c++) {
-        size_t first = c / f->group * n;
-        half_to_floats(f->mix + c * n, w, n);
-        for (size_t r = 0; r < x->in->n; r++) {
-            row_of(x->p, x->op->out[0], r)[c] =
-                dot(w, each_of(x, r) + first, n) +
-                (f->mix_bias != NULL ? f->mix_bias[c] : 0);
-        }
+    size_t k = (size_t)f->group * f->mix_taps;
+    int out = x->op->out[0];
+    while (begin < end) {
+        size_t group = begin / f->group;
+        size_t to = num_min(end, (group + 1) * f->group);
+        const struct gemm g = {
+            .kind = WEIGHT_F16,
+            .w = f->mix + begin * k,
+            .ldw = k,
+            .rows = to - begin,
+            .cols = x->in->n,
+            .k = k,
+            .x = each_of(x, group, 0),
+            .bias = f->mix_bias != NULL ? f->mix_bias + begin : NULL,
+            .y = row_of(x->p, out, 0) + begin,
+            .ldr = 1,
+            .ldc = x->p->base[x->p->v[out].root].ld,
+        };
+        floats()->gemm(&g, 0, g.rows, worker);
+        begin = to;
     }
+}
+
+static void run_second(struct tail_run *x)
+{
+    const struct row_tail *f = &x->op->tail;
+    size_t width = x->p->tails[f->port].width;
+    size_t work = /* of a channel */
+        (size_t)f->group * f->mix_taps * num_max(x->in->n, 1);
+    bool some = work * width >= PRODUCTS_MIN;
+    size_t grain = (BLOCK_WORK / work / BLOCK_ROWS + 1) * BLOCK_ROWS;
+    crew_run(some ? x->p->m->threads : 1, width, some ? grain : width,
+             on_channels, x);
 }
 
 void row_run_tail(const struct row_program *p, const struct backend_rows *in,
@@ -341,7 +375,7 @@ void row_run_tail(const struct row_program *p, const struct backend_rows *in,
     bool some = in->n * width >= PARALLEL_MIN;
     crew_run(some ? p->m->threads : 1, in->n, 1, on_rows, &x);
     if (op->tail.mix != NULL) {
-        crew_run(p->m->threads, width, 16, on_channels, &x);
+        run_second(&x);
     }
     for (size_t r = 0; r < in->n; r++) {
         tails_put(in->state[r]->tails, op->tail.port, in->write[r],
@@ -361,9 +395,10 @@ int row_tails_open(struct row_program *p, struct err *e)
             continue;
         }
         size_t width = p->tails[f->port].width;
+        bool two = f->mix != NULL;
         p->tail_width = num_max(p->tail_width,
-                                num_max(width, (size_t)f->group * f->mix_taps));
-        each = num_max(each, f->mix != NULL ? width * f->mix_taps : 0);
+                                two ? width * (1 + f->mix_taps) : width);
+        each = num_max(each, two ? width / f->group * column_of(f) : 0);
     }
     p->before = calloc(p->rows_max, sizeof(*p->before));
     p->tail_scratch =
