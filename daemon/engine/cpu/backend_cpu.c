@@ -190,6 +190,9 @@ int cpu_open_program(struct mil_program *p, const char *function,
     if (fast) {
         CHECK(keep_plain(m, e));
         CHECK(fuse_run(m, e));
+        if (!m->has_t && !m->round) { /* all its positions are one row */
+            CHECK(fuse_whole(m, e));
+        }
     }
     crew_ref();
     m->has_crew = true;
@@ -204,6 +207,9 @@ int cpu_open_program(struct mil_program *p, const char *function,
             m->why_not_rows = arena_str(&m->arena, e->msg);
             rc = 0;
         }
+    }
+    if (fast && !m->round && m->rows == NULL && m->has_t) {
+        CHECK(fuse_whole(m, e));
     }
     *ret = m;
     m = NULL;
