@@ -20,6 +20,17 @@ int bundle_want_kind(const struct bundle *b, bool encoder, struct err *e)
                    b->name);
 }
 
+int bundle_want_probe(const struct bundle *b, struct err *e)
+{
+    return b->n_labels == 0
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "model %s is an encoder, and cannot be probed: its "
+                         "rows see one another, so that widths and chunks say "
+                         "nothing about it",
+                         b->name);
+}
+
 int bundle_read_labels(struct bundle *b, const struct json *j, struct err *e)
 {
     const char *kind = NULL;
