@@ -103,6 +103,10 @@ static int check_encoder(const struct bundle *b, struct err *e)
 
 int bundle_check_labels(const struct bundle *b, struct err *e)
 {
+    if (b->n_labels > MODEL_LABELS_MAX) {
+        return err_set(e, ERR_BUNDLE, "%u labels, at most %u", b->n_labels,
+                       MODEL_LABELS_MAX);
+    }
     for (uint32_t i = 0; i < b->n_labels; i++) {
         size_t n = strlen(b->labels[i]);
         if (n == 0 || n > MODEL_LABEL_BYTES_MAX) {

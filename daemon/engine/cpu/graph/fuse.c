@@ -278,13 +278,14 @@ void fuse_close(struct fuse *f)
 typedef int pass_fn(struct fuse *f, struct err *e);
 
 static int run_passes(struct backend_model *m, pass_fn *const *passes,
-                      size_t n, struct err *e)
+                      size_t n, bool several, struct err *e)
 {
     struct fuse f;
     int rc = fuse_open(&f, m, e);
     if (rc < 0) {
         return rc;
     }
+    f.several = several;
     for (size_t i = 0; i < n; i++) {
         count(&f);
         CHECK(passes[i](&f, e));
@@ -298,11 +299,11 @@ out:
 int fuse_run(struct backend_model *m, struct err *e)
 {
     static pass_fn *const passes[] = {fuse_stores, fuse_attention, fuse_reads};
-    return run_passes(m, passes, countof(passes), e);
+    return run_passes(m, passes, countof(passes), false, e);
 }
 
-int fuse_whole(struct backend_model *m, struct err *e)
+int fuse_whole(struct backend_model *m, bool several, struct err *e)
 {
     static pass_fn *const passes[] = {fuse_experts};
-    return run_passes(m, passes, countof(passes), e);
+    return run_passes(m, passes, countof(passes), several, e);
 }

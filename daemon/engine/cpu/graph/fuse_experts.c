@@ -8,7 +8,8 @@
  *     operations on elements down to the products and the gates
  *   reduce_sum of select(other > own, 1, select(other >= own, lower index, 0))
  *
- * Programs of one position have a better form as rows (rows/row_experts.c).
+ * Programs of one position have a better form as rows (rows/row_experts.c), where
+ * they run as such (fuse_whole's `several`).
  *
  * f must be zero where the gates are: they enter by a product, and after that
  * there are only products. Sums over the experts are taken in order, not in the
@@ -235,7 +236,7 @@ static bool match_down(struct found *m, const struct node *sum, int *act)
     m->down = conv->in[CONV_W];
     m->out = sum->out[0];
     *act = conv->in[CONV_X];
-    return m->t != 1 && rows == m->form.n * m->form.out &&
+    return !(f->several && m->t == 1) && rows == m->form.n * m->form.out &&
            is_shape(f, flat->in[0], 1, (int64_t)rows, m->t, 1);
 }
 
