@@ -151,13 +151,28 @@ static void not_run(struct quality_result *r, const char *why)
     (void)snprintf(r->detail, sizeof(r->detail), "%s", why);
 }
 
+/* Of an encoder: how longer texts are read. */
+static void tell_windows(struct ladder *r)
+{
+    char text[160];
+    struct encoder_plan p = encoder_plan(r->t, TAGS_TOKENS_MAX);
+    (void)snprintf(text, sizeof(text),
+                   "an encoder writes no tokens; longer texts in windows of %u "
+                   "with %u on each side: %s",
+                   p.rows, p.side,
+                   p.exact ? "as the whole text"
+                           : "approximate at the seams, its layers reach "
+                             "farther");
+    not_run(&r->q->exactness, text);
+}
+
 int rung_widths(struct ladder *r, struct err *e)
 {
     struct quality *q = r->q;
     if (r->t != NULL) {
         not_run(&q->rungs[RUNG_STEPS], "an encoder reads a text at once");
         not_run(&q->rungs[RUNG_CHUNKS], "an encoder reads a text at once");
-        not_run(&q->exactness, "an encoder writes no tokens");
+        tell_windows(r);
         return 0;
     }
     RETERR(again(r, CHUNKS, WIDTH, &q->chunks, e));
