@@ -43,8 +43,8 @@ static int read_text(void *ctx, char *out, size_t n, struct err *e)
 
 static int put(const char *p, size_t n, struct err *e)
 {
-    return fwrite(p, 1, n, stdout) == n ? 0
-                                        : err_errno(e, errno, "standard output");
+    bool all = fwrite(p, 1, n, stdout) == n;
+    return all ? 0 : err_errno(e, errno, "standard output");
 }
 
 static int keep(void *ctx, const char *p, size_t n, struct err *e)

@@ -76,7 +76,8 @@ static int check(struct text *t, struct err *e)
             return 0;
         }
         if (k != UTF8_OK || *p == '\0') {
-            return err_set(e, ERR_INVALID, "the text is not UTF-8 at byte %llu%s",
+            return err_set(e, ERR_INVALID,
+                           "the text is not UTF-8 at byte %llu%s",
                            (unsigned long long)(t->byte + t->checked),
                            *p == '\0' ? ": a NUL" : "");
         }
@@ -207,7 +208,8 @@ static int take_part(struct text *t, struct err *e)
     struct json *j = NULL;
     RETERR(ask_spans(t, first, stop, &j, e));
     const struct json *result = json_first(json_get(j, "results"));
-    const struct json *spans = result != NULL ? json_get(result, "spans") : NULL;
+    const struct json *spans =
+        result != NULL ? json_get(result, "spans") : NULL;
     int rc = spans != NULL && json_type(spans) == JSON_ARRAY
                  ? take_spans(t, spans, first, end, stop, e)
                  : err_set(e, ERR_HTTP, "the daemon answers something else");

@@ -38,7 +38,7 @@ struct redact {
  * UTF-8, or a NUL byte: it says where), HTTP (it answers something else). */
 CHECKED int redact_run(const struct redact *r, struct err *e);
 
-/* The best place to cut p[0..n) in (from, to], to <= n, from < to: behind a line
- * end that no white space follows, behind any line end, before white space, else
- * between characters. */
+/* The best place to cut p[0..n) in (from, to], to <= n, from < to: behind a
+ * line end that no white space follows, behind any line end, before white
+ * space, else between characters. */
 size_t redact_cut(const char *p, size_t n, size_t from, size_t to);

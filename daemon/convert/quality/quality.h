@@ -14,8 +14,8 @@
  *   prompt     text to ids and back; the chat template gives a prompt
  *
  * and exactness: on the CPU backend the bits of logits are the same for every
- * chunk and batch. Of an encoder the logits are those of its labels, the text is
- * one window, and steps, chunks and exactness do not run. Pure but for the
+ * chunk and batch. Of an encoder the logits are those of its labels, the text
+ * is one window, and steps, chunks and exactness do not run. Pure but for the
  * bundle's files.
  */
 #pragma once

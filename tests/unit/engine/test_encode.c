@@ -1,5 +1,5 @@
-/* test_encode.c - encode.h: windows give the bits of the text as a whole, of any
- * length, in programs of any length and of fixed ones; and how a run ends. */
+/* test_encode.c - encode.h: windows give the bits of the text as a whole, of
+ * any length, in programs of any length and of fixed ones; how a run ends. */
 #include "engine/encode.h"
 
 #include <math.h>
@@ -272,7 +272,9 @@ static void test_kinds(void **state)
     struct engine *g = NULL;
     const struct engine_conf conf = {.threads = 1};
     assert_true(file_join(out, sizeof(out), dir, "demo"));
-    engine_close(converted_open(converted_demo(), out, NULL, NULL, NULL, &conf));
+    g = converted_open(converted_demo(), out, NULL, NULL, NULL, &conf);
+    engine_close(g);
+    g = NULL;
     assert_int_equal(encoder_open(out, &conf, &t, &e), ERR_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "decoder"));
     encoder_close(open_shape("ranged"));

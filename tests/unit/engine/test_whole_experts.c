@@ -1,6 +1,6 @@
-/* Programs that run as a whole: a mixture of experts in dense form and the count
- * of better scores become one operation each, for weights of every form; what
- * looks like them and is not stays as it is. */
+/* Programs that run as a whole: a mixture of experts in dense form and the
+ * count of better scores become one operation each, for weights of every form;
+ * what looks like them and is not stays as it is. */
 #include "row_case.h"
 
 enum { D = 32, WIDTH = 24, E = 5, OUT = 48, ROWS = 64 };
@@ -135,7 +135,7 @@ static struct mil_value *along(struct pkg *k, struct mil_value *x)
                   "exclusive", exclusive, "reverse", reverse, NULL);
 }
 
-/* The mixture, then a sum along the rows, which keeps it from running as rows. */
+/* The mixture, then what keeps it from running as rows. */
 static void make(struct pkg *k, int form, enum change change)
 {
     pkg_begin(k);

@@ -240,8 +240,9 @@ static void test_paths_refused(void **state)
 
 /* --- spans --- */
 
-#define FAMILY "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb" /* 4, 3, 4 bytes */
-#define E_ACUTE "e\xcc\x81"                                  /* a mark behind e */
+/* 4, 3, 4 bytes; a mark behind e */
+#define FAMILY "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb"
+#define E_ACUTE "e\xcc\x81"
 #define SUN "\xe6\x97\xa5"
 #define WIDE "\xe3\x80\x80" /* an ideographic space */
 #define NBSP "\xc2\xa0"

@@ -10,8 +10,9 @@
  *   state reads    become read_state_in_place where all readers take fp16
  *
  * They are recognised by structure, never by name. A fused form gives the same
- * bits as the plain ops (op_attention.h and op_state.c say why), but for experts. Intermediate
- * values must have no other reader. Ops that do not match are not changed. */
+ * bits as the plain ops (op_attention.h and op_state.c say why), but for
+ * experts. Intermediate values must have no other reader. Ops that do not match
+ * are not changed. */
 #include "engine/cpu/graph/fuse_impl.h"
 
 static void count(struct fuse *f)

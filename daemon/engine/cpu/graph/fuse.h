@@ -6,8 +6,8 @@
 
 /* All passes of fuse.c over m's nodes. */
 CHECKED int fuse_run(struct backend_model *m, struct err *e);
-/* Those for programs whose positions do not run as rows, after it. several: only
- * what has more than one position. */
+/* Those for programs whose positions do not run as rows, after it. several:
+ * only what has more than one position. */
 CHECKED int fuse_whole(struct backend_model *m, bool several, struct err *e);
 
 struct fuse {

@@ -1,15 +1,15 @@
-/* fuse_experts.c - a mixture of experts in dense form (convert/program_experts.c)
- * in a program that runs as a whole: the sum over the experts becomes "experts",
- * which computes the rows that chose one, and the count of better scores "rank",
- * which has no table of all pairs.
+/* fuse_experts.c - a mixture of experts in dense form
+ * (convert/program_experts.c) in a program that runs as a whole: the sum over
+ * the experts becomes "experts", which computes the rows that chose one, and
+ * the count of better scores "rank", which has no table of all pairs.
  *
  *   reduce_sum over e of D_e f(P_e x, Q_e x, gates)
  *     from the sum up: reshape, a convolution with a group an expert, then
  *     operations on elements down to the products and the gates
  *   reduce_sum of select(other > own, 1, select(other >= own, lower index, 0))
  *
- * Programs of one position have a better form as rows (rows/row_experts.c), where
- * they run as such (fuse_whole's `several`).
+ * Programs of one position have a better form as rows (rows/row_experts.c),
+ * where they run as such (fuse_whole's `several`).
  *
  * f must be zero where the gates are: they enter by a product, and after that
  * there are only products. Sums over the experts are taken in order, not in the
@@ -65,14 +65,22 @@ static bool is_int(const struct fuse *f, int slot, int32_t absent, int32_t want)
 }
 
 /* Operands of conv (optable.c). */
-enum { CONV_X, CONV_W, CONV_BIAS, CONV_STRIDES, CONV_PAD_TYPE, CONV_GROUPS = 7 };
+enum {
+    CONV_X,
+    CONV_W,
+    CONV_BIAS,
+    CONV_STRIDES,
+    CONV_PAD_TYPE,
+    CONV_GROUPS = 7,
+};
 
 /* A convolution of single positions: its weight's rows and columns. */
 static bool is_pointwise(const struct fuse *f, const struct node *n,
                          int32_t groups, size_t *rows, size_t *cols)
 {
     const struct val *w = is(n, "conv") ? constant(f, n->in[CONV_W]) : NULL;
-    const struct val *pad = w != NULL ? constant(f, n->in[CONV_PAD_TYPE]) : NULL;
+    const struct val *pad =
+        w != NULL ? constant(f, n->in[CONV_PAD_TYPE]) : NULL;
     if (pad == NULL || pad->kind != VAL_STR || strcmp(pad->str, "valid") != 0 ||
         w->rank != 4 || w->dims[2] != 1 || w->dims[3] != 1 ||
         !fuse_all(f, n->in[CONV_STRIDES], true, 1) ||
@@ -219,7 +227,8 @@ static bool match_down(struct found *m, const struct node *sum, int *act)
     const struct fuse *f = m->f;
     const struct mil_type *t = type_of(f, sum->in[0]);
     const struct node *flat = def_of(f, sum->in[0]);
-    const struct node *conv = is(flat, "reshape") ? def_of(f, flat->in[0]) : NULL;
+    const struct node *conv =
+        is(flat, "reshape") ? def_of(f, flat->in[0]) : NULL;
     size_t rows = 0;
     if (t == NULL || t->rank != 4 || t->dims[0] != 1 || t->dims[1] < 2 ||
         t->dims[2] < 1 || !is_int(f, sum->in[1], 0, 1) || conv == NULL ||
@@ -316,8 +325,10 @@ static bool is_swapped(const struct fuse *f, int slot, int keys)
 /* sum over the others of what is better than `keys`; its slot, or -1 */
 static int match_rank(const struct fuse *f, const struct node *sum)
 {
-    const struct node *more = is(sum, "reduce_sum") ? def_of(f, sum->in[0]) : NULL;
-    const struct node *above = is(more, "select") ? def_of(f, more->in[0]) : NULL;
+    const struct node *more =
+        is(sum, "reduce_sum") ? def_of(f, sum->in[0]) : NULL;
+    const struct node *above =
+        is(more, "select") ? def_of(f, more->in[0]) : NULL;
     const struct node *same = above != NULL ? def_of(f, more->in[2]) : NULL;
     const struct node *ge = is(same, "select") ? def_of(f, same->in[0]) : NULL;
     float one = 0;
@@ -326,7 +337,8 @@ static int match_rank(const struct fuse *f, const struct node *sum)
         above->in[0] != ge->in[0] || above->in[1] != ge->in[1] ||
         !const_float1(f, more->in[1], &one) || one != 1.0f ||
         !const_float1(f, same->in[2], &zero) || zero != 0.0f ||
-        !is_int(f, sum->in[1], 0, 3) || !const_bool(f, sum->in[2], false, true)) {
+        !is_int(f, sum->in[1], 0, 3) ||
+        !const_bool(f, sum->in[2], false, true)) {
         return -1;
     }
     int keys = above->in[1];

@@ -3,10 +3,10 @@
  *
  *   out = sum over e of D_e f(P_e x + p_e, Q_e x + q_e, g_e)
  *
- * f works on elements, and is zero where the gate g_e is: such rows of an expert
- * are not computed, and its weights not read when no row chose it. Rows are
- * grouped by expert and results added experts in order, so a row's bits depend
- * on that row alone.
+ * f works on elements, and is zero where the gate g_e is: such rows of an
+ * expert are not computed, and its weights not read when no row chose it. Rows
+ * are grouped by expert and results added experts in order, so a row's bits
+ * depend on that row alone.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 #define EXPERTS_PRODUCTS_MAX 2
 #define EXPERTS_STEPS_MAX    12
 
-/* What f computes with. Registers are the products, the gate, and the results of
- * the steps before. */
+/* What f computes with. Registers are the products, the gate, and the results
+ * of the steps before. */
 enum { EXPERTS_BY = EXPERTS_PRODUCTS_MAX, EXPERTS_FIRST_STEP };
 
 struct experts_step {
