@@ -114,18 +114,18 @@ def test_seams(aned, tiny, tmp_path, shape, said):
     """With the real model's window of 128, three layers reach 384: too far for functions of 512 rows. The gates say so."""
     name = "openai-privacy-filter.attention.sliding_window"
     copy(tiny.source, tmp_path / "m.gguf", lambda found: {**found, name: (128, *found[name][1:])})
-    p = run(aned, "convert", tmp_path / "m.gguf", "--out", tmp_path / "b", "--quant", "fp16", "--shape", shape, "--accept", "quality")
-    assert said in p.stdout
+    text = run(aned, "convert", tmp_path / "m.gguf", "--out", tmp_path / "b", "--quant", "fp16", "--shape", shape, "--accept", "quality")
+    assert said in text
     tokens = np.random.default_rng(5).integers(0, 318, 1500).astype(np.int32)
     got = logits(aned, tmp_path / "b", tokens, tmp_path)
     want = tag_logits(Weights(tmp_path / "m.gguf"), tokens)
     near = np.abs(got - want).max(-1) < FP32
-    assert near[:380 if shape == "functions" else None].mean() > 0.9  # 512 rows without the 128 at the end
+    assert near[:128 if shape == "functions" else None].mean() > 0.9  # those see all that they depend on
     if shape == "ranged":
         windows = logits(aned, tmp_path / "b", tokens, tmp_path, "--chunk", "1024")
         assert np.array_equal(windows, got)
     else:
-        assert near[384:].mean() < near[:380].mean() - 0.01  # they are approximate
+        assert near[128:].mean() < 0.8  # approximate
 
 
 def test_description(tiny):
