@@ -122,11 +122,29 @@ int follow_exit(const struct json *job)
                                              : EXIT_TEMPFAIL;
 }
 
+/* Whether the model is one that labels text. Not known: it is not. */
+static bool labels_text(struct client *c, const char *name)
+{
+    char path[512];
+    struct json *j = NULL;
+    struct err e = {0};
+    bool encoder =
+        ask_path(path, sizeof(path), "/aned/v1/models/", name, "", &e) == 0 &&
+        ask(c, "GET", path, NULL, &j, &e) == 0 &&
+        strcmp(ask_str(j, "kind"), "encoder") == 0;
+    json_free(j);
+    return encoder;
+}
+
 /* What a person does next with the model of a job that is done. */
-static void tell_next(const struct client *c, const struct json *job)
+static void tell_next(struct client *c, const struct json *job)
 {
     const char *name = ask_str(job, "name");
     const struct json *g = rejecting(job, NULL);
+    if (g == NULL && labels_text(c, name)) {
+        printf("next: anectl redact --model %s FILE\n", name);
+        return;
+    }
     if (g == NULL) {
         printf("next: anectl run %s\n", name);
         return;

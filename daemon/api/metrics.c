@@ -156,6 +156,9 @@ static void put_work(struct buf *b, const struct stats *t)
     counter(b, "prompt_tokens_total", "Tokens of prompts.", t->prompt_tokens);
     counter(b, "cached_tokens_total", "Of them found warm.", t->cached_tokens);
     counter(b, "output_tokens_total", "Tokens drawn.", t->output_tokens);
+    counter(b, "labelled_texts_total", "Texts that encoders labelled.",
+            t->labelled_texts);
+    counter(b, "labelled_tokens_total", "Their tokens.", t->labelled_tokens);
     counter(b, "steps_total", "Engine steps.", t->steps);
     counter(b, "step_sequences_total", "Sequences in those steps.",
             t->step_rows);

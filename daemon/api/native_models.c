@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "model/tags.h"
 #include "serve/engines/residency.h"
 
 static void put_source(struct json *o, const struct bundle *b)
@@ -14,9 +15,27 @@ static void put_source(struct json *o, const struct bundle *b)
     json_add_str(x, "sha256", b->source_sha256);
 }
 
+/* The classes of its labels, as requests name them. */
+static void put_labels(struct json *o, const struct bundle *b)
+{
+    struct json *list = json_add_array(o, "labels");
+    struct tags *t = NULL;
+    struct err e = {0};
+    if (tags_open(b->labels, b->n_labels, &t, &e) == 0) {
+        for (uint32_t i = 0; i < tags_classes(t); i++) {
+            json_add_str(list, NULL, tags_class(t, i));
+        }
+    }
+    tags_close(t);
+}
+
 static void put_bundle(struct json *o, const struct bundle *b)
 {
     json_add_str(o, "architecture", b->architecture);
+    json_add_str(o, "kind", b->n_labels > 0 ? "encoder" : "decoder");
+    if (b->n_labels > 0) {
+        put_labels(o, b);
+    }
     json_add_str(o, "quant", b->quant);
     json_add_str(o, "shape", b->shape);
     json_add_str(o, "kv", b->kv);

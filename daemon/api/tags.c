@@ -219,6 +219,8 @@ static void on_tags(struct run_tags *x, int rc, const char *msg,
             return;
         }
     }
+    c->srv->stats.labelled_texts++;
+    c->srv->stats.labelled_tokens += t->n;
     c->at++;
     tag_next(c);
 }

@@ -101,32 +101,10 @@ static int gate_package(struct job *j, const char *path, const char *kind,
     return rc < 0 ? rc : progress_add(&j->progress, 1, e);
 }
 
-/* Of an encoder. */
-static int quality_of_tags(struct job *j, struct err *e)
-{
-    struct quality_result r = {.verdict = "not run"};
-    const struct quality_conf conf = {.threads = j->o->threads,
-                                      .progress = &j->progress};
-    RETERR(progress_stage(&j->progress, "gating", quality_work(&j->d), e));
-    int rc = quality_tags(j->staging, &j->d, &conf, &r, e);
-    if (rc == ERR_NOMEM) { /* a gate that could not run says so */
-        gate_set(&j->result, "quality", "not run", "%.300s", e->msg);
-        return 0;
-    }
-    RETERR(rc);
-    gate_set(&j->result, "quality", r.verdict, "%s", r.detail);
-    gate_set(&j->result, "exactness", "not run",
-             "an encoder writes no tokens");
-    return 0;
-}
-
 /* Quality and exactness, of what is in the staging folder. */
 static int measure_quality(struct job *j, struct err *e)
 {
     struct quality q = {0};
-    if (j->d.n_labels > 0) {
-        return quality_of_tags(j, e);
-    }
     if (j->emit.argmax) {
         gate_set(&j->result, "quality", "not run", "the heads give no logits");
         gate_set(&j->result, "exactness", "not run",

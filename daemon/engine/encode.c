@@ -108,7 +108,9 @@ static int open_all(struct encoder *g, const char *dir,
                                  ENCODER_ROWS_MAX);
     RETERR(tables_open(&g->tables, g->b, e));
     g->cpu = (struct cpu_conf){.round_fp16 = conf->round_fp16,
-                               .isa = conf->isa};
+                               .isa = conf->isa,
+                               .tap = conf->tap,
+                               .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,
                                     .watch = conf->watch,
                                     .cache = conf->cache,

@@ -177,6 +177,8 @@ static inline uint32_t bundle_outputs(const struct bundle *b)
 /* Errors: UNSUPPORTED, saying what the model is and what is not done with it. */
 CHECKED int bundle_want_kind(const struct bundle *b, bool encoder,
                              struct err *e);
+/* Whether the probe can measure it (engine/probe/). Errors: UNSUPPORTED. */
+CHECKED int bundle_want_probe(const struct bundle *b, struct err *e);
 
 /* The longest sequence, in tokens, that turns by `factors`. All positions of a
  * longer one turn by `long_factors`, so nothing that was computed of one serves

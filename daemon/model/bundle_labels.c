@@ -20,6 +20,17 @@ int bundle_want_kind(const struct bundle *b, bool encoder, struct err *e)
                    b->name);
 }
 
+int bundle_want_probe(const struct bundle *b, struct err *e)
+{
+    return b->n_labels == 0
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "model %s is an encoder, and cannot be probed: its "
+                         "rows see one another, so that widths and chunks say "
+                         "nothing about it",
+                         b->name);
+}
+
 int bundle_read_labels(struct bundle *b, const struct json *j, struct err *e)
 {
     const char *kind = NULL;
@@ -92,6 +103,10 @@ static int check_encoder(const struct bundle *b, struct err *e)
 
 int bundle_check_labels(const struct bundle *b, struct err *e)
 {
+    if (b->n_labels > MODEL_LABELS_MAX) {
+        return err_set(e, ERR_BUNDLE, "%u labels, at most %u", b->n_labels,
+                       MODEL_LABELS_MAX);
+    }
     for (uint32_t i = 0; i < b->n_labels; i++) {
         size_t n = strlen(b->labels[i]);
         if (n == 0 || n > MODEL_LABEL_BYTES_MAX) {

@@ -151,6 +151,7 @@ struct tags_path {
     uint32_t n, room;
     double bias[TAGS_BIASES];
     double *score, *next; /* a label: of the best path that ends there */
+    double *row;          /* a label: the log-softmax of the token at hand */
     uint16_t *before;     /* (room, labels) */
     float *log_p;         /* (room, labels) */
 };
@@ -167,11 +168,12 @@ int tags_begin(const struct tags *t, uint32_t n, const float *biases,
         *p = (struct tags_path){.t = t, .room = n};
         p->score = calloc(t->n, sizeof(*p->score));
         p->next = calloc(t->n, sizeof(*p->next));
+        p->row = calloc(t->n, sizeof(*p->row));
         p->before = malloc((cells + 1) * sizeof(*p->before));
         p->log_p = malloc((cells + 1) * sizeof(*p->log_p));
     }
-    if (p == NULL || p->score == NULL || p->next == NULL || p->before == NULL ||
-        p->log_p == NULL) {
+    if (p == NULL || p->score == NULL || p->next == NULL || p->row == NULL ||
+        p->before == NULL || p->log_p == NULL) {
         tags_free(p);
         return err_set(e, ERR_NOMEM, "%u tokens of %u labels", n, t->n);
     }
@@ -189,12 +191,13 @@ void tags_free(struct tags_path *p)
     }
     free(p->score);
     free(p->next);
+    free(p->row);
     free(p->before);
     free(p->log_p);
     free(p);
 }
 
-static int log_softmax(const float *in, uint32_t n, float *out, struct err *e)
+static int log_softmax(const float *in, uint32_t n, double *out, struct err *e)
 {
     double top = (double)in[0];
     double sum = 0;
@@ -208,7 +211,7 @@ static int log_softmax(const float *in, uint32_t n, float *out, struct err *e)
         sum += fmath_exp((double)in[i] - top);
     }
     for (uint32_t i = 0; i < n; i++) {
-        out[i] = (float)((double)in[i] - top - fmath_log(sum));
+        out[i] = (double)in[i] - top - fmath_log(sum);
     }
     return 0;
 }
@@ -257,7 +260,7 @@ static struct from best_before(const struct tags_path *p, uint32_t i,
     return better(out, end);
 }
 
-static void add_row(struct tags_path *p, const float *log_p)
+static void add_row(struct tags_path *p)
 {
     const struct tags *t = p->t;
     uint16_t *before = p->before + (size_t)p->n * t->n;
@@ -270,7 +273,7 @@ static void add_row(struct tags_path *p, const float *log_p)
         } else if (at == INSIDE || at == END) {
             f.score = -(double)INFINITY; /* a text begins outside a span */
         }
-        p->next[i] = f.score + (double)log_p[i];
+        p->next[i] = f.score + p->row[i];
         before[i] = (uint16_t)f.label;
     }
     double *old = p->score;
@@ -285,8 +288,12 @@ int tags_add(struct tags_path *p, const float *logits, uint32_t rows,
     must(rows <= p->room - p->n);
     for (uint32_t r = 0; r < rows; r++) {
         float *log_p = p->log_p + (size_t)p->n * p->t->n;
-        RETERR(log_softmax(logits + (size_t)r * p->t->n, p->t->n, log_p, e));
-        add_row(p, log_p);
+        RETERR(log_softmax(logits + (size_t)r * p->t->n, p->t->n, p->row, e));
+        for (uint32_t i = 0; i < p->t->n; i++) { /* kept for tags_end */
+            double v = p->row[i];
+            log_p[i] = v > -1e30 ? (float)v : -1e30F;
+        }
+        add_row(p);
     }
     return 0;
 }

@@ -24,6 +24,7 @@ struct stats {
     uint64_t generations_late; /* ended by their deadline */
     uint64_t refused_busy; /* queue full */
     uint64_t prompt_tokens, cached_tokens, output_tokens;
+    uint64_t labelled_texts, labelled_tokens; /* by encoders */
     uint64_t steps, step_rows;
     uint64_t drafted_tokens, accepted_tokens;
     uint64_t accepted[ENGINE_DRAFTS_MAX + 1]; /* rows with drafts, by the number

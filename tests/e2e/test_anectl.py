@@ -13,7 +13,7 @@ from conftest import SLOW_S, TOP, Daemon, status, stopped, until, wait_idle, wor
 from fake import make_home
 
 COMMANDS = ["status", "ps", "top", "convert", "reshard", "plan", "jobs", "job", "cancel", "models", "show", "load", "unload", "verify", "rm", "run",
-            "complete", "tokenize", "detokenize", "completion", "api", "key", "page", "eval", "bench"]
+            "complete", "tokenize", "detokenize", "completion", "api", "key", "page", "eval", "bench", "redact"]
 QUESTION = "How do I list the models?"
 LONG = ["-t", "0", "--repeat-penalty", "0.1", "-n", "480"]  # goes on saying the same
 

@@ -50,6 +50,8 @@ static void decode_all(const uint8_t *p, size_t n)
     DECODE(state, msg_state_fini);
     DECODE(state_done, keep);
     DECODE(progress, keep);
+    DECODE(tags, msg_tags_fini);
+    DECODE(tags_done, msg_tags_done_fini);
     error_again(p, n, &b);
     buf_fini(&b);
 }

@@ -108,6 +108,26 @@ def test_windows(aned, tiny, tmp_path, n):
         assert (np.abs(whole[4000:4200] - near).max(-1) < FP32).mean() > 0.9
 
 
+@pytest.mark.parametrize("shape, said", [("ranged", "windows of 4096 with 384 on each side: as the whole text"),
+                                         ("functions", "windows of 512 with 128 on each side: approximate at the seams")])
+def test_seams(aned, tiny, tmp_path, shape, said):
+    """With the real model's window of 128, three layers reach 384: too far for functions of 512 rows. The gates say so."""
+    name = "openai-privacy-filter.attention.sliding_window"
+    copy(tiny.source, tmp_path / "m.gguf", lambda found: {**found, name: (128, *found[name][1:])})
+    text = run(aned, "convert", tmp_path / "m.gguf", "--out", tmp_path / "b", "--quant", "fp16", "--shape", shape, "--accept", "quality")
+    assert said in text
+    tokens = np.random.default_rng(5).integers(0, 318, 1500).astype(np.int32)
+    got = logits(aned, tmp_path / "b", tokens, tmp_path)
+    want = tag_logits(Weights(tmp_path / "m.gguf"), tokens)
+    near = np.abs(got - want).max(-1) < FP32
+    assert near[:128 if shape == "functions" else None].mean() > 0.9  # those see all that they depend on
+    if shape == "ranged":
+        windows = logits(aned, tmp_path / "b", tokens, tmp_path, "--chunk", "1024")
+        assert np.array_equal(windows, got)
+    else:
+        assert near[128:].mean() < 0.8  # approximate
+
+
 def test_description(tiny):
     m = manifest(tiny.bundle)
     assert m["kind"] == "encoder" and m["labels"] == tiny.weights.labels

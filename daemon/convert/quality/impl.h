@@ -4,7 +4,7 @@
 #pragma once
 
 #include "convert/quality/quality.h"
-#include "engine/engine.h"
+#include "engine/encode.h"
 
 /* Two likeliest tokens that differ by less (nats) are a tie that rounding may
  * decide. */
@@ -61,11 +61,13 @@ struct ladder {
     struct bundle *b;
     struct engine *g;
     struct engine_seq *s;
+    struct encoder *t; /* of an encoder, in place of g and s */
+    size_t wide;       /* logits of a position: tokens, or labels */
     int32_t tokens[QUALITY_TOKENS];
     uint32_t n;
     float **want, **got; /* a layer: (d_model, n) */
-    float *logits;       /* (n, vocab) of the reference */
-    float *last;         /* (CHUNKS, vocab): the candidate's last rows */
+    float *logits;       /* (n, wide) of the reference */
+    float *last;         /* (CHUNKS, wide): the candidate's last rows */
     bool tapping;
     size_t shard; /* that is running */
     uint32_t pos; /* columns that ran before */

@@ -51,7 +51,7 @@ static void drop_room(struct ladder *r)
 static uint32_t positions(const struct ladder *r)
 {
     uint64_t each = sizeof(float) *
-                    ((uint64_t)r->d->vocab +
+                    ((uint64_t)r->wide +
                      2 * (uint64_t)r->d->n_layers * r->d->d_model);
     uint64_t most = num_min(QUALITY_TOKENS, r->b->context);
     return (uint32_t)num_min(most, QUALITY_BYTES_MAX / each);
@@ -60,7 +60,6 @@ static uint32_t positions(const struct ladder *r)
 static int make_room(struct ladder *r, struct err *e)
 {
     struct quality *q = r->q;
-    size_t vocab = r->d->vocab;
     RETERR(layers_new(r, &r->want, e));
     RETERR(layers_new(r, &r->got, e));
     q->n_layers = r->d->n_layers;
@@ -70,8 +69,8 @@ static int make_room(struct ladder *r, struct err *e)
     q->shards = calloc(q->n_shards, sizeof(*q->shards));
     q->kl = calloc(r->n, sizeof(*q->kl));
     q->cosine = calloc(r->n, sizeof(*q->cosine));
-    r->logits = malloc((size_t)r->n * vocab * sizeof(float));
-    r->last = calloc(CHUNKS * vocab, sizeof(float));
+    r->logits = malloc((size_t)r->n * r->wide * sizeof(float));
+    r->last = calloc(CHUNKS * r->wide, sizeof(float));
     for (size_t i = 0; q->shards != NULL && i < q->n_shards; i++) {
         const struct bundle_shard *s = &r->b->shards[i];
         (void)snprintf(q->shards[i].package, sizeof(q->shards[i].package), "%s",
@@ -114,6 +113,16 @@ static bool passed(const struct quality *q, enum quality_rung rung)
     return v != NULL && strcmp(v, "passed") == 0;
 }
 
+static void close_candidate(struct ladder *r)
+{
+    engine_seq_close(r->s);
+    engine_close(r->g);
+    encoder_close(r->t);
+    r->s = NULL;
+    r->g = NULL;
+    r->t = NULL;
+}
+
 /* A bundle that cannot run says why in the rung that it stopped. */
 static int candidate(struct ladder *r, struct err *e)
 {
@@ -129,14 +138,11 @@ static int candidate(struct ladder *r, struct err *e)
         rc = rung_widths(r, &why);
         RETERR(worked(r, 2, e));
     }
-    engine_seq_close(r->s);
-    engine_close(r->g);
-    r->s = NULL;
-    r->g = NULL;
+    close_candidate(r);
     drop_room(r); /* the rest runs another engine */
     if (rc == 0) {
         rung_prompt(r);
-        rc = rung_exactness(r, &why);
+        rc = r->b->n_labels > 0 ? 0 : rung_exactness(r, &why);
         RETERR(worked(r, 2, e));
     }
     if (rc == ERR_NOMEM) {
@@ -194,6 +200,7 @@ static int measure(struct ladder *r, struct err *e)
                                        .layer = on_layer,
                                        .ctx = r};
     RETERR(bundle_open(r->dir, &r->b, e));
+    r->wide = bundle_outputs(r->b);
     RETERR(quality_bars(r->b->quant, has_experts(r->b), &r->q->bars, e));
     if (!file_join(vocab, sizeof(vocab), r->dir, r->b->tokenizer_file)) {
         return err_set(e, ERR_INVALID, "the path is too long");
@@ -222,8 +229,7 @@ int quality_measure(const char *dir, const struct decoder *d,
     struct ladder r = {.dir = dir, .d = d, .conf = conf, .q = ret};
     *ret = (struct quality){0};
     int rc = measure(&r, e);
-    engine_seq_close(r.s);
-    engine_close(r.g);
+    close_candidate(&r);
     drop_room(&r);
     bundle_close(r.b);
     if (rc < 0) {

@@ -14,7 +14,9 @@
  *   prompt     text to ids and back; the chat template gives a prompt
  *
  * and exactness: on the CPU backend the bits of logits are the same for every
- * chunk and batch. Pure but for the bundle's files.
+ * chunk and batch. Of an encoder the logits are those of its labels, the text
+ * is one window, and steps, chunks and exactness do not run. Pure but for the
+ * bundle's files.
  */
 #pragma once
 
@@ -102,13 +104,6 @@ CHECKED int quality_measure(const char *dir, const struct decoder *d,
 void quality_fini(struct quality *q); /* zeroed is fine */
 /* Units of progress of a measurement. */
 uint64_t quality_work(const struct decoder *d);
-
-/* The same of an encoder: the labels' logits of the text, each result rounded to
- * fp16, against the reference. *ret: the verdict by the bars of its
- * quantisation. */
-CHECKED int quality_tags(const char *dir, const struct decoder *d,
-                         const struct quality_conf *conf,
-                         struct quality_result *ret, struct err *e);
 
 const char *quality_rung_name(enum quality_rung r);
 /* The whole report as one object; the caller frees it. Where its text would

@@ -56,22 +56,28 @@ static void on_result(void *ctx, const char *op, const float *v, size_t n)
 }
 
 /* Rows of logits against r->to, whose first is row `first` of the text. */
-static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
-                   struct err *e)
+static int on_labels(void *ctx, uint32_t first, uint32_t n,
+                     const float *logits, struct err *e)
 {
     struct ladder *r = ctx;
-    size_t vocab = r->d->vocab;
+    size_t wide = r->wide;
     (void)e;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = first + i;
-        const float *got = logits + (size_t)i * vocab;
-        compare_logits(&r->sum, r->to + (size_t)row * vocab, got);
+        const float *got = logits + (size_t)i * wide;
+        compare_logits(&r->sum, r->to + (size_t)row * wide, got);
         if (r->to == r->logits && row + CHUNKS >= r->n) {
-            memcpy(r->last + (size_t)(row + CHUNKS - r->n) * vocab, got,
-                   vocab * sizeof(*got));
+            memcpy(r->last + (size_t)(row + CHUNKS - r->n) * wide, got,
+                   wide * sizeof(*got));
         }
     }
     return 0;
+}
+
+static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
+                   struct err *e)
+{
+    return on_labels(ctx, first, n, logits, e);
 }
 
 int open_candidate(struct ladder *r, struct err *e)
@@ -82,20 +88,32 @@ int open_candidate(struct ladder *r, struct err *e)
                                      .any_width = true,
                                      .tap = on_result,
                                      .tap_ctx = r};
+    if (r->b->n_labels > 0) {
+        return encoder_open(r->dir, &conf, &r->t, e);
+    }
     RETERR(engine_open(r->dir, &conf, &r->g, e));
     RETERR(engine_seq_open(r->g, &r->s, e));
     return engine_seq_expect(r->s, r->n, e);
 }
 
+static int run_text(struct ladder *r, struct err *e)
+{
+    const struct encoder_run run = {
+        .tokens = r->tokens, .n = r->n, .fn = on_labels, .ctx = r};
+    return r->t != NULL ? encoder_run(r->t, &run, e)
+                        : engine_eval_rows(r->s, r->tokens, r->n, 0, on_rows, r,
+                                           NULL, e);
+}
+
 int rung_program(struct ladder *r, struct err *e)
 {
     struct quality *q = r->q;
-    compare_begin(&r->sum, &q->program, r->d->vocab);
+    compare_begin(&r->sum, &q->program, r->wide);
     r->sum.kl = q->kl;
     r->sum.cosine = q->cosine;
     r->to = r->logits;
     r->tapping = true;
-    RETERR(engine_eval_rows(r->s, r->tokens, r->n, 0, on_rows, r, NULL, e));
+    RETERR(run_text(r, e));
     r->tapping = false;
     compare_end(&r->sum);
     for (uint32_t l = 0; l < r->d->n_layers; l++) {
@@ -127,9 +145,36 @@ static int again(struct ladder *r, uint32_t n, uint32_t width,
     return 0;
 }
 
+static void not_run(struct quality_result *r, const char *why)
+{
+    r->verdict = "not run";
+    (void)snprintf(r->detail, sizeof(r->detail), "%s", why);
+}
+
+/* Of an encoder: how longer texts are read. */
+static void tell_windows(struct ladder *r)
+{
+    char text[160];
+    struct encoder_plan p = encoder_plan(r->t, TAGS_TOKENS_MAX);
+    (void)snprintf(text, sizeof(text),
+                   "an encoder writes no tokens; longer texts in windows of %u "
+                   "with %u on each side: %s",
+                   p.rows, p.side,
+                   p.exact ? "as the whole text"
+                           : "approximate at the seams, its layers reach "
+                             "farther");
+    not_run(&r->q->exactness, text);
+}
+
 int rung_widths(struct ladder *r, struct err *e)
 {
     struct quality *q = r->q;
+    if (r->t != NULL) {
+        not_run(&q->rungs[RUNG_STEPS], "an encoder reads a text at once");
+        not_run(&q->rungs[RUNG_CHUNKS], "an encoder reads a text at once");
+        tell_windows(r);
+        return 0;
+    }
     RETERR(again(r, CHUNKS, WIDTH, &q->chunks, e));
     RETERR(again(r, STEPS, 1, &q->steps, e));
     judge_same(&q->rungs[RUNG_STEPS], &q->steps);

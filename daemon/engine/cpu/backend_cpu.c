@@ -20,7 +20,7 @@
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
-#define CPU_ARITH "kernels 5"
+#define CPU_ARITH "kernels 6"
 
 static atomic_uint_fast64_t next_model_id = 1;
 
@@ -190,6 +190,9 @@ int cpu_open_program(struct mil_program *p, const char *function,
     if (fast) {
         CHECK(keep_plain(m, e));
         CHECK(fuse_run(m, e));
+        if (!m->has_t && !m->round && !cpu->whole) {
+            CHECK(fuse_whole(m, true, e)); /* all its positions are one row */
+        }
     }
     crew_ref();
     m->has_crew = true;
@@ -204,6 +207,9 @@ int cpu_open_program(struct mil_program *p, const char *function,
             m->why_not_rows = arena_str(&m->arena, e->msg);
             rc = 0;
         }
+    }
+    if (fast && !m->round && m->rows == NULL) {
+        CHECK(fuse_whole(m, false, e));
     }
     *ret = m;
     m = NULL;

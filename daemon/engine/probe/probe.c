@@ -343,6 +343,7 @@ int probe_run(const char *bundle_dir, const struct probe_conf *conf,
     int rc = 0;
     crew_ref();
     CHECK(bundle_open(bundle_dir, &p.b, e));
+    CHECK(bundle_want_probe(p.b, e));
     CHECK(tables_open(&p.tables, p.b, e));
     n = p.b->n_shards + p.b->n_heads_shards;
     for (size_t i = conf->first; i < n && p.known == NULL; i++) {

@@ -356,7 +356,8 @@ static void drop_run(struct prober *v, struct model *m)
 int probe_holds(struct model *m, struct err *e)
 {
     struct prober *v = m->of->prober;
-    if (v == NULL || v->stopping || !on_device(v)) {
+    if (v == NULL || v->stopping || !on_device(v) ||
+        m->bundle->n_labels > 0) { /* an encoder cannot be measured */
         return 0;
     }
     const struct store_residency *r = v->machine[0] != '\0' && !m->probe.again
@@ -393,6 +394,7 @@ int probe_ask(struct model *m, struct err *e)
         return err_set(e, ERR_BUNDLE, "%s: %s", m->name,
                        m->reason != NULL ? m->reason : "it has no manifest");
     }
+    RETERR(bundle_want_probe(m->bundle, e));
     if (v == NULL || v->stopping) {
         return err_set(e, ERR_UNAVAILABLE, "nothing is measured now");
     }

@@ -596,6 +596,160 @@ static void test_handing_read(void **state)
     }
 }
 
+/* --- encoders --- */
+
+static const char *labels[] = {"O", "B-a", "I-a", "E-a", "S-a"};
+
+static void encoder_sample(struct bundle *b)
+{
+    static struct layer both[2];
+    static struct bundle_shard shard;
+    static struct bundle_head head;
+    sample(b);
+    shard = shards[0];
+    shard.t_min = 32;
+    shard.t_max = ENCODER_ROWS_MAX;
+    head = heads[0];
+    head.vocab_last = countof(labels);
+    head.t_min = 32;
+    head.t_max = ENCODER_ROWS_MAX;
+    for (size_t i = 0; i < countof(both); i++) {
+        both[i] = (struct layer){.n_heads = 2,
+                                 .n_kv = 1,
+                                 .d_head = 4,
+                                 .kv_from = (uint32_t)i,
+                                 .rotates = true,
+                                 .pre_norm = true,
+                                 .score_scale = 0.5F,
+                                 .both_sides = true,
+                                 .sinks = true,
+                                 .act = ACT_CLAMPED,
+                                 .gated = true,
+                                 .d_ff = 12,
+                                 .residual_scale = 1,
+                                 .out_scale = 1};
+    }
+    b->labels = labels;
+    b->n_labels = countof(labels);
+    b->context = ENCODER_ROWS_MAX;
+    b->rope.window = 8;
+    b->rope.n_factors = 0;
+    b->rope.factors = NULL;
+    b->rope.long_factors = NULL;
+    b->rope.original = 0;
+    b->rope_local = (struct bundle_rope){.present = false};
+    b->layers = both;
+    b->shards = &shard;
+    b->heads = &head;
+    b->n_heads_shards = 1;
+}
+
+static void test_encoder(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle *b = NULL;
+    encoder_sample(&a);
+    unit_ok(bundle_write(dir, &a, &e), &e);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_int_equal(b->n_labels, countof(labels));
+    for (size_t i = 0; i < countof(labels); i++) {
+        assert_string_equal(b->labels[i], labels[i]);
+    }
+    assert_true(b->layers[1].both_sides && b->layers[1].sinks &&
+                b->layers[1].act == ACT_CLAMPED);
+    assert_int_equal(b->rope.window, 8);
+    assert_int_equal(bundle_outputs(b), countof(labels));
+    assert_string_equal(b->fingerprint, a.fingerprint);
+    unit_ok(bundle_want_kind(b, true, &e), &e);
+    assert_int_equal(bundle_want_kind(b, false, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "encoder"));
+    assert_int_equal(bundle_want_probe(b, &e), ERR_UNSUPPORTED);
+    bundle_close(b);
+    arena_fini(&a.arena);
+    write_sample(&a);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_int_equal(bundle_outputs(b), b->vocab);
+    unit_ok(bundle_want_kind(b, false, &e), &e);
+    unit_ok(bundle_want_probe(b, &e), &e);
+    assert_int_equal(bundle_want_kind(b, true, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "decoder"));
+    bundle_close(b);
+    arena_fini(&a.arena);
+}
+
+static void test_encoder_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *tells;
+    } t[] = {
+        {"\"kind\": \"encoder\"", "\"kind\": \"tagger\"", "kind"          },
+        {"\"kind\": \"encoder\"", "\"kind\": 3",          "kind"          },
+        {"\"kind\": \"encoder\"", "\"sort\": 3",          ""              },
+        {"\"labels\": [",         "\"labels\": 3, \"l\": [", "labels"      },
+        {"\"labels\": [",         "\"labels\": [], \"l\": [", "labels"     },
+        {"\"labels\": [",         "\"labels\": [7, ",       "labels"        },
+        {"\"labels\": [",         "\"labels\": [\"X\", ",   ""              },
+        {"\"S-a\"",               "\"\"",                   "labels[4]"     },
+        {"\"S-a\"",               "\"E-a\"",                "twice"         },
+        {"\"S-a\"",               "\"S-b\"",                "fingerprint"   },
+        {"\"vocab_last\": 5",     "\"vocab_last\": 10",     ""              },
+        {"\"window\": 8",         "\"window\": 0",          "window"        },
+        {"\"window\": 8",         "\"window\": 2000000",    "window"        },
+        {"\"context\": 4096",     "\"context\": 64",        "context"       },
+        {"\"kv\": \"state\"",     "\"kv\": \"host\"",       ""              },
+        {"\"t_min\": 32",         "\"t_min\": 31",          "T is not"      },
+        {"\"both_sides\": true",  "\"both_sides\": false",  ""              },
+        {"\"sinks\": true",       "\"sinks\": false",       "fingerprint"   },
+        {"\"act\": \"clamped\"",  "\"act\": \"clamp\"",     "layers[0]"     },
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct err e = {0};
+        struct bundle a;
+        struct bundle *b = NULL;
+        encoder_sample(&a);
+        unit_ok(bundle_write(dir, &a, &e), &e);
+        arena_fini(&a.arena);
+        change_manifest(t[i].from, t[i].to);
+        int rc = bundle_open(dir, &b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
+            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
+                     e.msg);
+        }
+        assert_null(b);
+    }
+}
+
+/* A name of any length up to the limit, and as many as there may be. */
+static void test_encoder_limits(void **state)
+{
+    (void)state;
+    static char text[MODEL_LABELS_MAX + 1][MODEL_LABEL_BYTES_MAX + 2];
+    static const char *many[MODEL_LABELS_MAX + 1];
+    struct err e = {0};
+    struct bundle a;
+    for (size_t i = 0; i < countof(many); i++) {
+        memset(text[i], 'x', MODEL_LABEL_BYTES_MAX);
+        (void)snprintf(text[i], 8, "%zu", i);
+        text[i][strlen(text[i])] = 'x';
+        many[i] = text[i];
+    }
+    for (int over = 0; over < 3; over++) {
+        encoder_sample(&a);
+        a.labels = many;
+        a.n_labels = over == 1 ? countof(many) : MODEL_LABELS_MAX;
+        text[3][MODEL_LABEL_BYTES_MAX] = over == 2 ? 'x' : '\0';
+        a.heads[0].vocab_last = a.n_labels;
+        int rc = bundle_write(dir, &a, &e);
+        if ((rc != 0) != (over != 0)) {
+            fail_msg("over %d: %s: %s", over, err_name(rc), e.msg);
+        }
+        arena_fini(&a.arena);
+    }
+}
+
 static const struct {
     const char *from, *to, *tells;
 } hostile[] = {
@@ -770,6 +924,9 @@ int main(void)
         cmocka_unit_test(test_format_1),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_write_refuses),
+        cmocka_unit_test(test_encoder),
+        cmocka_unit_test(test_encoder_refused),
+        cmocka_unit_test(test_encoder_limits),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_handing),
         cmocka_unit_test(test_handing_refused),

@@ -114,6 +114,93 @@ static void test_state(void **state)
     buf_fini(&b);
 }
 
+static void put_tags(struct buf *b, uint32_t n, const float *bias,
+                     const int32_t *tokens)
+{
+    buf_clear(b);
+    for (size_t i = 0; i < MSG_TAGS_BIASES; i++) {
+        buf_f32(b, bias[i]);
+    }
+    buf_u32(b, n);
+    for (uint32_t i = 0; i < n && i < 3; i++) {
+        buf_u32(b, (uint32_t)tokens[i]);
+    }
+}
+
+static void test_tags(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    static const int32_t tokens[] = {5, -1, 1 << 30};
+    struct msg_tags in = {
+        .biases = {0.5F, -1, 0, 3, 1e6F, -0.0F}, .n = 3, .tokens = tokens};
+    struct msg_tags out;
+    buf_init(&b, MIB(1));
+    msg_tags_put(&b, &in);
+    unit_ok(msg_tags_get(b.p, b.n, &out, &e), &e);
+    assert_memory_equal(out.biases, in.biases, sizeof(in.biases));
+    assert_int_equal(out.n, 3);
+    assert_memory_equal(out.tokens, tokens, sizeof(tokens));
+    msg_tags_fini(&out);
+    REFUSES(msg_tags_get, struct msg_tags, &b, &e);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < countof(bad) * MSG_TAGS_BIASES; i++) {
+        float bias[MSG_TAGS_BIASES] = {0};
+        bias[i / countof(bad)] = bad[i % countof(bad)];
+        put_tags(&b, 3, bias, tokens);
+        assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), ERR_FRAME);
+    }
+    static const uint32_t counts[] = {0, 2, 4, TAGS_TOKENS_MAX + 1,
+                                      UINT32_MAX};
+    for (size_t i = 0; i < countof(counts); i++) {
+        put_tags(&b, counts[i], in.biases, tokens);
+        if (counts[i] == 2 || counts[i] == 4) {
+            buf_u32(&b, 1); /* one more than it says, or one less */
+            b.n -= counts[i] == 4 ? 4 : 0;
+        }
+        assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), ERR_FRAME);
+    }
+    buf_fini(&b);
+}
+
+static void test_tags_done(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    uint16_t labels[] = {0, MODEL_LABELS_MAX - 1, 7};
+    float probs[] = {0, 1, 0.25F};
+    struct msg_tags_done in = {.n = 3, .labels = labels, .probs = probs};
+    struct msg_tags_done out;
+    buf_init(&b, KIB(4));
+    msg_tags_done_put(&b, &in);
+    unit_ok(msg_tags_done_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.n, 3);
+    assert_memory_equal(out.labels, labels, sizeof(labels));
+    assert_memory_equal(out.probs, probs, sizeof(probs));
+    msg_tags_done_fini(&out);
+    REFUSES(msg_tags_done_get, struct msg_tags_done, &b, &e);
+    static const float bad[] = {NAN, -0.5F, 1.0001F, INFINITY};
+    for (size_t i = 0; i < countof(bad); i++) {
+        probs[1] = bad[i];
+        buf_clear(&b);
+        msg_tags_done_put(&b, &in);
+        assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "tags_done: prob");
+    }
+    probs[1] = 1;
+    labels[2] = MODEL_LABELS_MAX;
+    buf_clear(&b);
+    msg_tags_done_put(&b, &in);
+    assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "tags_done: label");
+    buf_clear(&b);
+    buf_u32(&b, TAGS_TOKENS_MAX + 1);
+    assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    buf_fini(&b);
+}
+
 static void test_load_refused(void **state)
 {
     (void)state;
@@ -551,6 +638,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),
+        cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_tags_done),
         cmocka_unit_test(test_load_refused),
         cmocka_unit_test(test_load_widths),
         cmocka_unit_test(test_state),

@@ -5,11 +5,14 @@
  *   attention      softmax(q k^T [* c] + mask) v becomes attention(q, k, v,
  *                  mask), which looks at the visible positions only
  *                  (fuse_attention.c)
+ *   experts        of a mixture in dense form: only the rows that chose one are
+ *                  computed (fuse_experts.c), in programs that run as a whole
  *   state reads    become read_state_in_place where all readers take fp16
  *
  * They are recognised by structure, never by name. A fused form gives the same
- * bits as the plain ops (op_attention.h and op_state.c say why). Intermediate
- * values must have no other reader. Ops that do not match are not changed. */
+ * bits as the plain ops (op_attention.h and op_state.c say why), but for
+ * experts. Intermediate values must have no other reader. Ops that do not match
+ * are not changed. */
 #include "engine/cpu/graph/fuse_impl.h"
 
 static void count(struct fuse *f)
@@ -39,20 +42,6 @@ static void count(struct fuse *f)
 }
 
 /* --- masked write --- */
-
-/* A constant vector of which every element is `want`; absent is `absent`. */
-static bool const_all(const struct fuse *f, int slot, bool absent, int32_t want)
-{
-    const struct val *v = slot >= 0 ? &f->m->consts[slot] : NULL;
-    if (v == NULL) {
-        return absent;
-    }
-    bool all = v->kind == VAL_I32 || v->kind == VAL_BOOL;
-    for (size_t i = 0; all && i < v->n; i++) {
-        all = v->i[i] == want;
-    }
-    return all;
-}
 
 /* A read of the state with no write to it between the read and node `at`. */
 static bool is_read_of(const struct fuse *f, int slot, int state, int at)
@@ -115,10 +104,10 @@ static bool match_blend(const struct fuse *f, int kept, int put, int at,
 /* All of the state is replaced: begin 0 or masked, end masked, stride 1. */
 static bool is_full_update(const struct fuse *f, const struct node *n)
 {
-    return (const_all(f, n->in[2], false, 0) ||
-            const_all(f, n->in[5], false, 1)) &&
-           const_all(f, n->in[6], false, 1) &&
-           const_all(f, n->in[4], true, 1) && const_all(f, n->in[7], true, 0);
+    return (fuse_all(f, n->in[2], false, 0) ||
+            fuse_all(f, n->in[5], false, 1)) &&
+           fuse_all(f, n->in[6], false, 1) &&
+           fuse_all(f, n->in[4], true, 1) && fuse_all(f, n->in[7], true, 0);
 }
 
 /* [1, heads, S, D] <- mask [1, 1, S, T], new [1, heads, T, D] */
@@ -287,16 +276,18 @@ void fuse_close(struct fuse *f)
     *f = (struct fuse){0};
 }
 
-int fuse_run(struct backend_model *m, struct err *e)
+typedef int pass_fn(struct fuse *f, struct err *e);
+
+static int run_passes(struct backend_model *m, pass_fn *const *passes,
+                      size_t n, bool several, struct err *e)
 {
-    static int (*const passes[])(struct fuse *, struct err *) = {
-        fuse_stores, fuse_attention, fuse_reads};
     struct fuse f;
     int rc = fuse_open(&f, m, e);
     if (rc < 0) {
         return rc;
     }
-    for (size_t i = 0; i < countof(passes); i++) {
+    f.several = several;
+    for (size_t i = 0; i < n; i++) {
         count(&f);
         CHECK(passes[i](&f, e));
         CHECK(bind_drop_dead(m, e));
@@ -304,4 +295,16 @@ int fuse_run(struct backend_model *m, struct err *e)
 out:
     fuse_close(&f);
     return rc;
+}
+
+int fuse_run(struct backend_model *m, struct err *e)
+{
+    static pass_fn *const passes[] = {fuse_stores, fuse_attention, fuse_reads};
+    return run_passes(m, passes, countof(passes), false, e);
+}
+
+int fuse_whole(struct backend_model *m, bool several, struct err *e)
+{
+    static pass_fn *const passes[] = {fuse_experts};
+    return run_passes(m, passes, countof(passes), several, e);
 }

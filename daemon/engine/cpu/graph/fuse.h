@@ -6,11 +6,15 @@
 
 /* All passes of fuse.c over m's nodes. */
 CHECKED int fuse_run(struct backend_model *m, struct err *e);
+/* Those for programs whose positions do not run as rows, after it. several:
+ * only what has more than one position. */
+CHECKED int fuse_whole(struct backend_model *m, bool several, struct err *e);
 
 struct fuse {
     struct backend_model *m;
     int *def;  /* node that makes a slot, or -1 */
     int *uses; /* readers of a slot, the function's outputs among them */
+    bool several; /* see fuse_whole */
 };
 
 CHECKED int fuse_open(struct fuse *f, struct backend_model *m, struct err *e);

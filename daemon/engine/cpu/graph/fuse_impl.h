@@ -50,5 +50,22 @@ static inline bool is_last_axis(const struct fuse *f, int slot, int rank)
            (v->i[0] == -1 || v->i[0] == rank - 1);
 }
 
+/* A constant vector of which every element is `want`; absent is `absent`. */
+static inline bool fuse_all(const struct fuse *f, int slot, bool absent,
+                            int32_t want)
+{
+    const struct val *v = slot >= 0 ? &f->m->consts[slot] : NULL;
+    if (v == NULL) {
+        return absent;
+    }
+    bool all = v->kind == VAL_I32 || v->kind == VAL_BOOL;
+    for (size_t i = 0; all && i < v->n; i++) {
+        all = v->i[i] == want;
+    }
+    return all;
+}
+
+/* fuse_experts.c: a pass of fuse_whole. */
+CHECKED int fuse_experts(struct fuse *f, struct err *e);
 /* fuse_attention.c: a pass of fuse_run. */
 CHECKED int fuse_attention(struct fuse *f, struct err *e);

@@ -190,6 +190,12 @@ void unary_floats(const struct step *s, float *o, const float *x, size_t n)
     floats(s->node->def->sub, s->u, o, x, n);
 }
 
+void unary_plain(int sub, float *o, const float *x, size_t n)
+{
+    static const struct unary_params none;
+    floats(sub, &none, o, x, n);
+}
+
 static int ints(int sub, const struct unary_params *u, int32_t *o,
                 const int32_t *x, size_t n, struct err *e)
 {

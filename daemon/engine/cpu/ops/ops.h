@@ -127,6 +127,8 @@ OP(dense);  /* op_matmul.c: the operation linear */
 OP(matmul);
 OP(sdpa); /* op_attention.c */
 OP(attention);
+OP(experts); /* op_experts.c */
+OP(rank);
 OP(einsum);   /* op_einsum.c */
 OP(int_product); /* op_int.c */
 OP(quantize); /* op_quant.c */
@@ -158,6 +160,8 @@ void binary_floats(int sub, float *o, const float *a, size_t sa, const float *b,
 
 /* The function of a prepared unary step over any n floats. */
 void unary_floats(const struct step *s, float *o, const float *x, size_t n);
+/* One without parameters. */
+void unary_plain(int sub, float *o, const float *x, size_t n);
 
 /* Make out[0] a view of operand 0's memory from element `at` on. */
 void step_view(struct step *s, size_t at);

@@ -176,6 +176,9 @@ static const struct op_def fused[] = {
     {"read_state_in_place", {"input"}, read_state_prep, read_state_run, 1},
     {"store_rows", {"mask", "new"}, store_rows_prep, store_rows_run, 0},
     {"attention", {"q", "k", "v", "mask"}, attention_prep, attention_run, 0},
+    {"experts", {"x", "by", "%down", "%p", "?%q", "?p_bias", "?q_bias"},
+     experts_prep, experts_run, 0},
+    {"rank", {"x"}, rank_prep, rank_run, 0},
 };
 /* clang-format on */
 

@@ -3,9 +3,11 @@
  * T's axis becomes rows, a mask becomes the range of positions that each row
  * sees, the write mask becomes positions. A mask must be 0 over one range and
  * "hidden" elsewhere; with any other mask the program runs as a whole, on a
- * flat copy of the states. */
+ * flat copy of the states. More rows than a run takes are several runs, where
+ * nothing but values goes in: a row's bits are the same in each. */
 #include <string.h>
 
+#include "base/num.h"
 #include "engine/cpu/ops/op_attention.h"
 #include "engine/cpu/rows/row_make.h"
 
@@ -192,6 +194,39 @@ static int give(struct row_program *p, size_t k, const struct taken *t,
     return 0;
 }
 
+/* Rows of values alone: they may be run in any order, and some at a time. */
+static bool values_only(const struct row_program *p)
+{
+    bool only = p->m->n_states == 0 && p->n_tails == 0;
+    for (size_t k = 0; k < p->m->n_in; k++) {
+        only = only && p->in_port[k].use == BACKEND_ROW_DATA;
+    }
+    return only;
+}
+
+/* All rows, p->rows_max at most at a time; o: the results of all. */
+static int run_all(struct row_program *p, struct taken *t,
+                   struct backend_row_out *o, struct err *e)
+{
+    const struct backend_model *m = p->m;
+    struct backend_rows some = t->rows;
+    struct backend_row_out *out = calloc(m->n_out + 1, sizeof(*out));
+    int rc = out != NULL ? 0 : err_set(e, ERR_NOMEM, "outputs");
+    for (size_t at = 0; at < t->rows.n && rc == 0; at += some.n) {
+        some.n = num_min(t->rows.n - at, p->rows_max);
+        for (size_t k = 0; k < m->n_in; k++) {
+            t->in[k].p = t->data[k] + at * t->in[k].ld;
+        }
+        for (size_t i = 0; i < m->n_out; i++) {
+            out[i] = o[i];
+            out[i].p += at * o[i].ld;
+        }
+        rc = row_run(p, &some, out, m->n_out, e);
+    }
+    free(out);
+    return rc;
+}
+
 static int run(struct row_program *p, struct taken *t, struct tensor *out,
                struct err *e)
 {
@@ -211,7 +246,7 @@ static int run(struct row_program *p, struct taken *t, struct tensor *out,
             goto out;
         }
     }
-    CHECK(row_run(p, &t->rows, o, m->n_out, e));
+    CHECK(run_all(p, t, o, e));
     for (size_t i = 0; i < m->n_out; i++) {
         CHECK(give(p, i, t, o[i].p, &out[i], e));
     }
@@ -233,7 +268,8 @@ int row_predict(struct row_program *p, struct backend_state *s,
         int axis = p->t_axis_in[k];
         t.rows.n = axis >= 0 ? (size_t)m->in_now[k]->dims[axis] : t.rows.n;
     }
-    if (t.rows.n < 1 || t.rows.n > p->rows_max || p->n_tails > 0) {
+    if (t.rows.n < 1 || p->n_tails > 0 ||
+        (t.rows.n > p->rows_max && !values_only(p))) {
         return 1; /* a tail that is given is not the state's */
     }
     if (!take_room(p, &t)) {
