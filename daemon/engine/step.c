@@ -214,7 +214,7 @@ static void finish(struct step *st, int rc)
     }
     if (row->pool != POOL_NONE) {
         rc = rc < 0 ? rc : pool_end(s, row, st->r->done, &st->r->err);
-        if (rc < 0) {
+        if (rc < 0 && rc != ERR_CANCELLED) { /* some rows may be in it */
             pool_drop(s);
         }
     }
