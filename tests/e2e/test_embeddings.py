@@ -2,12 +2,16 @@
 die. What the vectors are: test_pooling.py."""
 import base64
 import concurrent.futures
+import json
 import os
 import signal
 import socket
+import subprocess
 import time
 
 import numpy as np
+import ollama
+import openai
 import pytest
 
 from conftest import engine_pid, metric, status, until, wait_idle
@@ -197,3 +201,40 @@ def test_a_model_without_logits(daemon, demo_gguf):
     """One that gives only its likeliest token has hidden states too."""
     assert daemon.convert(demo_gguf, "tops", context=512, output="argmax")["state"] == "done"
     assert np.array_equal(vectors(daemon, model="tops", input=TEXTS), vectors(daemon, input=TEXTS))
+
+
+def test_openais_client(daemon, alone):
+    """It asks for base64 by itself, and for floats when it is told to."""
+    client = openai.OpenAI(base_url="http://aned/v1", api_key="x", http_client=daemon.http(), max_retries=0)
+    for more in ({}, {"encoding_format": "float"}, {"dimensions": alone.shape[1], "user": "me"}):
+        r = client.embeddings.create(model="demo", input=TEXTS, **more)
+        assert np.array_equal(np.array([x.embedding for x in r.data], np.float32), alone)
+        assert r.usage.prompt_tokens == r.usage.total_tokens > 100 and r.model == "demo"
+    with pytest.raises(openai.BadRequestError, match="context"):
+        client.embeddings.create(model="demo", input=TEXT * 40)
+
+
+def test_ollamas_client(daemon, alone):
+    client = ollama.Client(host="http://aned")
+    client._client = daemon.http()
+    r = client.embed(model="demo", input=TEXTS)
+    assert np.array_equal(np.array(r.embeddings, np.float32), alone) and r.prompt_eval_count > 100
+    assert np.array_equal(np.array(client.embeddings(model="demo", prompt=TEXT).embedding, np.float32), alone[0])
+    assert len(client.embed(model="demo", input=TEXT * 40).embeddings) == 1
+    with pytest.raises(ollama.ResponseError, match="512"):
+        client.embed(model="demo", input=TEXT * 40, truncate=False)
+
+
+def test_anectl(daemon, anectl, alone):
+    def say(*args, text=None):
+        return subprocess.run([anectl, "--socket", daemon.sock, "embed", "demo", *args], input=text, capture_output=True, text=True)
+    got = say("-l", text="\n".join(["", *TEXTS, ""]))
+    assert got.returncode == 0 and np.array_equal(np.loadtxt(got.stdout.splitlines()).astype(np.float32), alone), got.stderr
+    assert np.array_equal(np.loadtxt(say(TEXT).stdout.splitlines()).astype(np.float32), alone[0])
+    assert np.array_equal(np.loadtxt(say("-", text=TEXT).stdout.splitlines()).astype(np.float32), alone[0])
+    x = json.loads(say("--json", TEXT).stdout)
+    assert np.array_equal(np.array(x["data"][0]["embedding"], np.float32), alone[0])
+    raw = np.loadtxt(say("--raw", TEXT).stdout.splitlines())
+    assert np.abs(raw / np.linalg.norm(raw) - alone[0]).max() < 1e-6
+    wrong = say("-l", text="\n\n")
+    assert wrong.returncode != 0 and "input" in wrong.stderr
