@@ -75,6 +75,9 @@ def hidden(home, demo_gguf):
 @pytest.mark.parametrize("how", KINDS)
 def test_pooled_as_the_source_says(serving, hidden, home, how):
     assert json.loads((home / "models" / how / "bundle.json").read_text())["pooling"] == how
+    with serving.http() as c:
+        assert "embedding" in c.post("/api/show", json={"model": how}).json()["capabilities"]
+        assert "embedding" not in c.post("/api/show", json={"model": "unsaid"}).json()["capabilities"]
     got = ask(serving, how)
     want = np.array([pooled(h, how) for h in hidden])
     assert cosine(got, want).min() > CLOSE
