@@ -273,6 +273,9 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
         return 0;
     }
     bool prefix = c->t->space_prefix && after;
+    if (c->t->kind == TOKENIZER_WPM) {
+        return wpm_fragment(c, p, n, e);
+    }
     return c->t->kind == TOKENIZER_BPE ? bpe_fragment(c, p, n, prefix, e)
                                        : spm_fragment(c, p, n, prefix, e);
 }

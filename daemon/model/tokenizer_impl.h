@@ -10,6 +10,7 @@
  *   tokenizer_merge.c    the merge loop of both kinds
  *   tokenizer_bpe.c      byte-level BPE
  *   tokenizer_spm.c      SentencePiece-style BPE
+ *   tokenizer_wpm.c      WordPiece
  *
  * All bytes of the vocabulary are copied into one blob: no file stays mapped.
  */
@@ -28,7 +29,7 @@ enum token_type {
     TOKEN_BYTE = 6,
 };
 
-enum tokenizer_kind { TOKENIZER_BPE, TOKENIZER_SPM };
+enum tokenizer_kind { TOKENIZER_BPE, TOKENIZER_SPM, TOKENIZER_WPM };
 
 struct token {
     uint32_t text_at;  /* in blob: as in the vocabulary */
@@ -96,6 +97,7 @@ struct tokenizer {
     enum tokenizer_kind kind;
     const char *kind_name; /* tokenizer.ggml.model */
     bool raw;              /* BPE: PRE_RAW */
+    bool lowers;           /* WPM: text is lowered, and has no accents */
     char pre_name[64];
     const struct pre *pre; /* BPE */
     struct pre_code *code; /* BPE: compiled patterns */
@@ -112,7 +114,7 @@ struct tokenizer {
     int32_t bos, eos, unk;
     int32_t fim[FIM_TOKENS];
     bool add_bos, add_eos;
-    bool space_prefix;   /* SPM, and BPE of text as it is */
+    bool space_prefix;   /* SPM, WPM, and BPE of text as it is */
     bool joins[256];     /* SPM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
@@ -253,6 +255,9 @@ CHECKED int bpe_fragment(struct encoder *c, const char *p, size_t n,
                          bool prefix, struct err *e);
 CHECKED int spm_fragment(struct encoder *c, const char *p, size_t n,
                          bool prefix, struct err *e);
+CHECKED int wpm_fragment(struct encoder *c, const char *p, size_t n,
+                         struct err *e);
+bool wpm_lowers(const struct tokenizer *t);
 /* A word through the cache: miss() is called for words that are not in it. */
 typedef int (*encode_word_fn)(struct encoder *c, const char *p, size_t n,
                               struct err *e);
