@@ -205,6 +205,7 @@ static void on_vectors(struct embeds *x, int rc, const char *msg)
     if (c->r == NULL) {
         call_end(c);
     } else if (rc != 0) {
+        c->param = rc == ERR_UNSUPPORTED ? "model" : c->param;
         fail(c, rc, msg);
     } else {
         answer(c);

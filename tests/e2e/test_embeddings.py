@@ -238,3 +238,14 @@ def test_anectl(daemon, anectl, alone):
     assert np.abs(raw / np.linalg.norm(raw) - alone[0]).max() < 1e-6
     wrong = say("-l", text="\n\n")
     assert wrong.returncode != 0 and "input" in wrong.stderr
+
+
+def test_a_model_that_labels_tokens(daemon, shared):
+    """It is refused by name, and says what it does instead."""
+    gguf = shared / "data" / "families" / "privacy-filter" / "a" / "model.gguf"
+    if not gguf.exists():
+        pytest.skip(f"{gguf} is not there")
+    assert daemon.convert(gguf, "labels", quant="fp16")["state"] == "done"
+    for path, body in (("/v1/embeddings", {"input": "a"}), ("/api/embed", {"input": "a"}), ("/embedding", {"content": "a"})):
+        r = post(daemon, path, model="labels", **body)
+        assert r.status_code == 400 and "labels tokens" in r.text and "/aned/v1/classify" in r.text, r.text
