@@ -409,7 +409,7 @@ def peaks(tagged, anectl, text, tmp_path):
     return [usage.ru_maxrss, peak_kib(tagged.d.proc.pid), peak_kib(tagged.engine()["pid"])]
 
 
-@pytest.mark.parametrize("sizes", [(150_000, 450_000), pytest.param((1_000_000, 10_000_000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizes", [(150_000, 450_000), pytest.param((1_000_000, 10_000_000), marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
 def test_memory(tagged, anectl, tmp_path, sizes):
     """It does not grow with the text. One that kept the spans would: a byte of this text has some 80 bytes of them."""
     if SLOW_S > 1:
