@@ -1,5 +1,5 @@
-/* test_handoff.c - sequences of models whose programs hand keys and values on, or
- * what a router had:
+/* test_handoff.c - sequences of models whose programs hand on keys and values,
+ * or what a router had:
  * forks, cuts, states on disk, many in a step, a device that fails in the
  * middle of it, and what a probe makes of such packages. The bits themselves:
  * tests/unit/convert/test_convert_handoff.c. */
