@@ -41,8 +41,8 @@ int hand_open(struct engine *g, struct err *e)
         for (size_t k = 0; k < s->n_gives; k++) {
             const struct bundle_port *p = &s->gives[k];
             const struct layer *l = &g->b->layers[p->layer];
-            g->handed[s->hand + k].width = (size_t)layer_port_heads(l, p->role) *
-                                           layer_port_dim(l, p->role);
+            size_t heads = layer_port_heads(l, p->role);
+            g->handed[s->hand + k].width = heads * layer_port_dim(l, p->role);
         }
         s->from = calloc(s->n_takes + 1, sizeof(*s->from));
         if (s->from == NULL) {

@@ -45,9 +45,10 @@ static int read_list(struct bundle *b, const struct json *j, const char *key,
     if (a == NULL) {
         return 0;
     }
-    if (json_type(a) != JSON_ARRAY || n > (size_t)LAYER_PORTS * MODEL_LAYERS_MAX) {
+    const unsigned most = (unsigned)LAYER_PORTS * MODEL_LAYERS_MAX;
+    if (json_type(a) != JSON_ARRAY || n > most) {
         return err_set(e, ERR_INVALID, "%s is not an array of at most %u", key,
-                       (unsigned)LAYER_PORTS * MODEL_LAYERS_MAX);
+                       most);
     }
     *ret = arena_array(&b->arena, n > 0 ? n : 1, sizeof(**ret));
     if (*ret == NULL) {

@@ -34,13 +34,16 @@ const struct backend_info *rig_info(const struct rig *r)
     return &rig_unit(r)->info;
 }
 
-/* The scratch row of copies between arrays: a row of x or of a past. */
+/* The scratch row of copies between arrays: a row of x, of a past or a tail. */
 static int make_scratch(struct rig *r, struct err *e)
 {
     const struct shard *s = shard_of(r);
     size_t n = r->g.b->d_model;
     for (size_t i = 0; i < s->n_past; i++) {
         n = s->past[i].dim > n ? s->past[i].dim : n;
+    }
+    for (size_t i = 0; i < s->n_tails; i++) {
+        n = s->tail_ports[i].width > n ? s->tail_ports[i].width : n;
     }
     r->g.columns.row = calloc(n, sizeof(float));
     return r->g.columns.row != NULL ? 0 : err_set(e, ERR_NOMEM, "a row");
@@ -156,6 +159,29 @@ static uint64_t seed_of(const char *name)
     return hash_bytes(name, strlen(name));
 }
 
+/* Positions of the past for every tail. */
+static int fill_tails(struct rig *r, uint32_t past, struct err *e)
+{
+    const struct shard *s = shard_of(r);
+    struct tails *t = r->base->tails[0];
+    if (s->n_tails == 0) {
+        return 0;
+    }
+    tails_cut(t, 0);
+    RETERR(tails_reserve(t, 0, past, e));
+    for (uint32_t i = 0; i < past; i++) {
+        for (size_t k = 0; k < s->n_tails; k++) {
+            uint64_t seed = seed_of(s->tails[k].in);
+            size_t width = s->tail_ports[k].width;
+            for (size_t c = 0; c < width; c++) {
+                r->g.columns.row[c] = probe_number(seed, i * width + c);
+            }
+            tails_put(t, k, i, r->g.columns.row);
+        }
+    }
+    return 0;
+}
+
 static int fill_states(struct rig *r, uint32_t past, struct err *e)
 {
     const struct backend_info *info = rig_info(r);
@@ -173,7 +199,7 @@ static int fill_states(struct rig *r, uint32_t past, struct err *e)
         array_end(r->g.be, a, true);
         RETERR(rc);
     }
-    return 0;
+    return fill_tails(r, past, e);
 }
 
 int rig_rows(struct rig *r, const struct probe_in *in, struct err *e)
@@ -183,7 +209,7 @@ int rig_rows(struct rig *r, const struct probe_in *in, struct err *e)
         return 0;
     }
     RETERR(fill_states(r, in->past, e));
-    r->base->n = in->past;
+    r->base->n = r->base->valid = in->past;
     return rig_again(r, e);
 }
 
@@ -265,6 +291,7 @@ int rig_place(struct rig *r, uint32_t t, uint32_t first, uint32_t n,
         RETERR(place_take(r, s->shards[0].takes[k], sh->takes[k].name, first, c,
                           e));
     }
+    RETERR(tail_take(r->seq, 0, c, e));
     return sheet_place(s, &r->g, c, r->in->tokens + first, e);
 }
 
@@ -362,7 +389,7 @@ static int append(struct rig *r, struct sheet *s, struct chunk c, struct err *e)
         RETERR(check_out(a, want, sh, p->out, e));
         RETERR(seq_append(r->seq, 0, k, a, c, e));
     }
-    return 0;
+    return r->head ? 0 : tail_give(r->seq, 0, b, c, e);
 }
 
 /* What the shard gives, [1, heads, T, dim], into the last segments. */

@@ -2,8 +2,9 @@
  *
  * No exporter writes GGUFs of it, so convert/arch names its tensors: vectors
  * that belong together are rows of one table. They come in any order, from any
- * file, so `take` keeps where they lie, and `finish` makes the tables. What enters
- * the first layer, (embedding + bias) * scale, is made when rows are read.
+ * file, so `take` keeps where they lie, and `finish` makes the tables. What
+ * enters the first layer, (embedding + bias) * scale, is made when rows are
+ * read.
  */
 #include <string.h>
 
@@ -20,8 +21,8 @@ const char *const hf_zaya_keys[] = {
 /* The first release has layers of attention and of experts in turn, and other
  * names for everything. */
 static const char first_form[] =
-    "ZAYA in the form of its first release; aned reads that of the transformers "
-    "library: load and save the model with that library first";
+    "ZAYA in the form of its first release; aned reads that of the "
+    "transformers library: load and save the model with that library first";
 
 int hf_check_zaya(const struct hf *h, struct err *e)
 {

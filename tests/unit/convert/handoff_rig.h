@@ -1,5 +1,6 @@
 /* handoff_rig.h - a small gemma4 whose last layers read the keys of earlier
- * ones, in one program and divided. */
+ * ones, or a small zaya whose routers read those of the layer before, in one
+ * program and divided. */
 #pragma once
 
 #include "convert/reshard.h"
@@ -22,9 +23,12 @@ static inline void fill_tokens(void)
     }
 }
 
+static enum family rig_family = GEMMA4;
+
 static inline struct mk e_model(void)
 {
-    struct mk m = models[GEMMA4];
+    struct mk m = models[rig_family];
+    m.layers = MOST;
     m.n_tokens = VOCAB;
     m.context = 128;
     m.gain = 1.7f;

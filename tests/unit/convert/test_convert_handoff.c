@@ -30,6 +30,25 @@ static void the_same_bits(void **state)
     }
 }
 
+/* Routers go on from that of an earlier program. */
+static void routers_too(void **state)
+{
+    (void)state;
+    static const uint32_t cuts[] = {0x3e, 0x08, 0x14};
+    rig_family = ZAYA;
+    for (size_t f = 0; f < countof(forms); f++) {
+        make(forms[f].shape, forms[f].kv, NULL);
+        for (size_t c = 0; c < countof(cuts); c++) {
+            cut("whole", "cut", cuts[c]);
+            for (size_t b = 0; b < n_backends(); b++) {
+                same_bits(forms[f].shape, backends[b], 0);
+                same_bits(forms[f].shape, backends[b], 5);
+            }
+        }
+    }
+    rig_family = GEMMA4;
+}
+
 /* What the manifest says of layers 0-3, 3-5 and 5: layer 3 and 4 read layer 1,
  * layer 5 reads layer 2. */
 static void the_manifest_says_it(void **state)
@@ -227,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(the_same_bits),
+        cmocka_unit_test(routers_too),
         cmocka_unit_test(the_manifest_says_it),
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(ports_that_are_not_there),

@@ -1,4 +1,5 @@
-/* test_handoff.c - sequences of a model whose programs hand keys and values on:
+/* test_handoff.c - sequences of models whose programs hand on keys and values,
+ * or what a router had:
  * forks, cuts, states on disk, many in a step, a device that fails in the
  * middle of it, and what a probe makes of such packages. The bits themselves:
  * tests/unit/convert/test_convert_handoff.c. */
@@ -252,9 +253,8 @@ static int go_on(void *ctx, const struct probe_place *p, size_t done,
 }
 
 /* It fills what a package takes, and looks at what it gives. */
-static void probed(void **state)
+static void check_probed(void)
 {
-    (void)state;
     for (size_t f = 0; f < countof(forms); f++) {
         struct probed p = {.least = 2};
         const struct probe_conf conf = {.be = &backend_interpreter,
@@ -274,6 +274,25 @@ static void probed(void **state)
     }
 }
 
+static void probed(void **state)
+{
+    (void)state;
+    check_probed();
+    rig_family = ZAYA;
+    check_probed();
+    rig_family = GEMMA4;
+}
+
+/* A router's state goes with the rows, through cuts, forks and company. */
+static void routers(void **state)
+{
+    rig_family = ZAYA;
+    sequences(state);
+    sequences_in_one_step(state);
+    on_the_cpu(state);
+    rig_family = GEMMA4;
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -281,6 +300,7 @@ int main(void)
         cmocka_unit_test(sequences_in_one_step),
         cmocka_unit_test(on_the_cpu),
         cmocka_unit_test(probed),
+        cmocka_unit_test(routers),
     };
     fill_tokens();
     return cmocka_run_group_tests(t, setup, teardown);

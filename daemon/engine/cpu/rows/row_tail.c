@@ -11,8 +11,8 @@
  *
  * With the second convolution the first gives as many values a channel as that
  * one has taps. Those of a group lie together, row by row, in the order of its
- * weights: they are the columns of one product for each group (gemm.h, whose bits
- * depend on the row alone).
+ * weights: they are the columns of one product for each group (gemm.h, whose
+ * bits depend on the row alone).
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@
 #define PARALLEL_MIN 16384 /* channels of rows that pay for waking a thread */
 #define PRODUCTS_MIN 131072 /* multiply-adds that do */
 #define BLOCK_WORK   32768  /* multiply-adds in a block of channels */
-#define BLOCK_ROWS   12u    /* of which a block is a multiple: tiles of 3 and 4 */
+#define BLOCK_ROWS   12u    /* of which a block is a multiple: tiles of 3, 4 */
 
 /* --- compile --- */
 
