@@ -415,6 +415,7 @@ def test_memory(tagged, anectl, tmp_path, sizes):
     if SLOW_S > 1:
         pytest.skip("a sanitizer keeps what is freed")
     less, more = (peaks(tagged, anectl, lines(n), tmp_path) for n in sizes)
-    for name, a, b in zip(("anectl", "serve", "engine"), less, more, strict=True):
+    # the engine keeps plans of the windows' lengths that it met, of ENGINE_PLANS_BYTES_MAX (256 MiB) together
+    for name, a, b, room in zip(("anectl", "serve", "engine"), less, more, (12, 12, 256 + 12), strict=True):
         print(name, a, b)
-        assert b < a + 12 * 1024, (name, a, b)
+        assert b < a + room * 1024, (name, a, b)
