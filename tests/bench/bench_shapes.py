@@ -10,6 +10,7 @@ programs), judged for each chip; the plan is each chip's own, or why it has none
 makes the first N layers, each as wide as it is.
 """
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -31,6 +32,7 @@ TOP = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 ANED = BIN / "daemon" / "aned"
 FOLDER = TOP / ".build" / "shapes"
+ZAYA = "zaya1-8b"  # a folder of safetensors: no exporter writes GGUFs of it
 PROFILES = [p["name"] for p in json.loads((TOP / "conf" / "ane-profiles.json").read_text())["profiles"]]
 
 
@@ -56,12 +58,15 @@ SHAPES = {
 
 
 def shape_of(name, layers):
-    return mkzaya.Shape(layers or mkzaya.Shape.layers) if name == "zaya1-8b" else cut(SHAPES[name], layers)
+    if name == ZAYA:
+        return dataclasses.replace(mkzaya.SHAPES["8b"], vocab=262272, layers=layers or mkzaya.SHAPES["8b"].layers)
+    return cut(SHAPES[name], layers)
 
 
 def parameters(shape):
-    tensors = mkzaya.tensors(shape) if isinstance(shape, mkzaya.Shape) else tensor_list(shape)
-    return sum(int(np.prod(dims)) for _, dims, kind in tensors if kind != "table")
+    if isinstance(shape, mkzaya.Shape):
+        return sum(int(np.prod(dims)) for _, (dims, *_) in mkzaya.tensors(shape))
+    return sum(int(np.prod(dims)) for _, dims, kind in tensor_list(shape) if kind != "table")
 
 
 def source(name, qtype, layers):
@@ -215,7 +220,7 @@ def show(found, args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--shape", nargs="+", choices=[*SHAPES, "zaya1-8b"], default=[n for n, s in SHAPES.items() if not s.experts],
+    p.add_argument("--shape", nargs="+", choices=[*SHAPES, ZAYA], default=[n for n, s in SHAPES.items() if not s.experts],
                    help="default: those without experts")
     p.add_argument("--type", choices=["q8_0", "q4_0"], default="q8_0", help="of the source's matrices")
     p.add_argument("--quant", default="int8")
