@@ -118,6 +118,14 @@ static int refuse(struct err *e, const struct plan_profile *p, uint32_t layer,
                    (unsigned long long)most);
 }
 
+/* Are these layers too large for a program? One alone is not where no Neural
+ * Engine has to load it: it cannot be divided. */
+static bool too_large(const struct plan_profile *p, uint64_t bytes,
+                      uint32_t layers)
+{
+    return bytes > p->program_bytes && (p->chip || layers > 1);
+}
+
 /* A layer that no division makes smaller. */
 static int check_layer(const struct plan_profile *p,
                        const struct plan_input *in, uint32_t l, struct err *e)
@@ -125,9 +133,14 @@ static int check_layer(const struct plan_profile *p,
     const struct plan_layer *y = &in->layers[l];
     uint32_t states =
         plan_shard_states(in, (struct plan_range){l, l + 1});
-    if (y->bytes > p->program_bytes) {
-        return refuse(e, p, l, "bytes of weights", y->bytes, "program_bytes",
-                      p->program_bytes);
+    if (too_large(p, y->bytes, 1)) {
+        return err_set(e, ERR_CONVERT,
+                       "layer %u has %llu bytes of weights; profile %s: "
+                       "program_bytes %llu. Fewer bits (--quant lut4) or a "
+                       "later chip (aned plan --profile) may do; profile cpu "
+                       "takes it, for the CPU backend",
+                       l, (unsigned long long)y->bytes, p->name,
+                       (unsigned long long)p->program_bytes);
     }
     if (states > p->states) {
         return refuse(e, p, l, "state tensors", states, "states", p->states);
@@ -216,7 +229,7 @@ static void search(struct dp *d, const struct plan_profile *p,
         d->best[j].ns = UINT64_MAX;
         for (uint32_t i = j; i-- > 0;) {
             tally_layer(&t, in, i);
-            if (d->bytes[j] - d->bytes[i] > p->program_bytes ||
+            if (too_large(p, d->bytes[j] - d->bytes[i], j - i) ||
                 t.states > p->states) {
                 break; /* more layers only have more */
             }

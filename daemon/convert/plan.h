@@ -67,6 +67,8 @@ struct plan_layer {
     uint32_t states;      /* state tensors */
     uint32_t channels;    /* of its widest convolution */
     uint32_t kv_from;     /* layer whose states it reads; itself */
+    uint64_t expert_bytes; /* of `bytes`: its experts' matrices */
+    uint32_t experts, top; /* of them a token takes `top`; 0: none */
 };
 
 #define PLAN_WIDTHS_MAX 16u
@@ -131,7 +133,7 @@ enum plan_fit {
 enum plan_fit plan_fit(const struct plan_profile *p,
                        const struct plan_input *in, const struct plan *plan);
 
-/* --- what it means (plan_report.c) --- */
+/* --- what it means (plan_time.c, plan_report.c) --- */
 
 /* One step of `rows` rows. Not known where a figure is missing, or where not
  * all programs stay in memory. */
@@ -143,6 +145,23 @@ struct plan_time {
 struct plan_time plan_predict(const struct plan_profile *p,
                               const struct plan_input *in,
                               const struct plan *plan, uint32_t rows);
+
+/* Experts. The dense form has a layer's experts in one program, which the
+ * Neural Engine computes all of; the CPU backend reads those that a token
+ * takes. In the sparse form, which aned does not make, the host would run a
+ * function of its own for each of them, behind a program that ends at the
+ * router. */
+struct plan_experts {
+    uint32_t layers;       /* that have experts; 0: the rest is 0 */
+    uint64_t bytes, taken; /* of experts: all, and those of one token */
+    uint32_t runs;         /* predictions of a step in the sparse form */
+};
+struct plan_experts plan_experts(const struct plan_input *in,
+                                 const struct plan *plan);
+/* As plan_predict of one row, in the sparse form. */
+struct plan_time plan_predict_sparse(const struct plan_profile *p,
+                                     const struct plan_input *in,
+                                     const struct plan *plan);
 
 /* The limits without which there would be fewer programs, by name: of the
  * layers, and of the heads. "": one program. "A and B": only without both. */

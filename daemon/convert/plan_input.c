@@ -42,11 +42,17 @@ static void read_layer(const struct decoder *d, uint32_t l,
         uint64_t wide = num_max(num_min(p->rows, most), p->cols);
         ret->elements += p->rows * p->cols;
         ret->channels = (uint32_t)num_max(ret->channels, wide);
+        uint64_t bytes = 0;
         for (uint64_t at = 0; at < p->rows; at += most) {
             uint64_t rows = num_min(p->rows - at, most);
-            ret->bytes += plan_matrix_bytes(spec, rows, p->cols);
+            bytes += plan_matrix_bytes(spec, rows, p->cols);
         }
+        ret->bytes += bytes;
+        ret->expert_bytes +=
+            arch_is_experts((enum arch_slot)s) ? bytes : 0;
     }
+    ret->experts = d->layers[l].n_experts;
+    ret->top = d->layers[l].n_top;
     if (d->d_ple > 0) { /* a norm that stands in each layer's program */
         ret->bytes += blob(2 * (uint64_t)d->d_ple);
     }

@@ -1,62 +1,10 @@
-/* plan_report.c - what a plan means: time of a step, which limits made it, what
- * another chip would change; as an object and as sentences. */
+/* plan_report.c - what a plan means: which limits made it, what another chip
+ * would change; as an object and as sentences. */
 #include <stddef.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "convert/plan.h"
-
-/* --- time --- */
-
-/* Milliseconds to read n bytes at `share` of so many GB/s. */
-static double read_ms(double n, double gbytes_per_s, double share)
-{
-    return n / (gbytes_per_s * share * 1e6);
-}
-
-/* Factor of the time for so many rows. */
-static struct plan_span rows_factor(const struct plan_profile *p, uint32_t rows)
-{
-    if (rows == 1) {
-        return (struct plan_span){true, 1, 1};
-    }
-    return p->rows_factor.known && rows <= p->rows ? p->rows_factor
-                                                   : (struct plan_span){0};
-}
-
-struct plan_time plan_predict(const struct plan_profile *p,
-                              const struct plan_input *in,
-                              const struct plan *plan, uint32_t rows)
-{
-    struct plan_time t = {.rows = rows};
-    struct plan_span f = rows_factor(p, rows);
-    const struct plan_span *bw = &p->gbytes_per_s;
-    if (!f.known || !bw->known || !p->efficiency.known ||
-        !p->boundary_ms.known || !p->program_ms.known ||
-        plan_fit(p, in, plan) == PLAN_TOO_BIG) {
-        return t;
-    }
-    double fold =
-        p->fold_bits > in->bits ? (double)p->fold_bits / (double)in->bits : 1;
-    double layers = fold * (double)plan_shard_bytes(
-                               in, (struct plan_range){.last = in->n_layers});
-    double heads = 0;
-    for (uint32_t i = 0; i < plan->n_heads; i++) {
-        heads += fold * (double)plan_head_bytes(in, plan->heads[i]);
-    }
-    double n = (double)plan->n_shards + (double)plan->n_heads;
-    double kv = (double)in->n_layers * (double)in->context / 1024;
-    t.least_ms = read_ms(layers, bw->most, p->efficiency.most) +
-                 read_ms(heads, bw->most, 1) + n * p->boundary_ms.least +
-                 kv * p->kv_ms.least;
-    t.most_ms = read_ms(layers, bw->least, p->efficiency.least) +
-                read_ms(heads, bw->least, 1) + n * p->boundary_ms.most +
-                plan->n_shards * p->program_ms.most + kv * p->kv_ms.most;
-    t.least_ms *= f.least;
-    t.most_ms *= f.most;
-    t.known = true;
-    return t;
-}
 
 /* --- why --- */
 
@@ -313,6 +261,43 @@ static int explain_next(struct buf *b, const struct plan_profile *p,
     return rc;
 }
 
+/* p, where all weights stay in memory: both forms have the same, and it would
+ * hide what else they cost. */
+static struct plan_profile resident(const struct plan_profile *p)
+{
+    struct plan_profile q = *p;
+    q.resident_bytes.known = false;
+    return q;
+}
+
+/* Which form experts have, and what each would cost. */
+static void explain_experts(struct buf *b, const struct plan_profile *p,
+                            const struct plan_input *in,
+                            const struct plan *plan)
+{
+    struct plan_experts x = plan_experts(in, plan);
+    if (x.layers == 0) {
+        return;
+    }
+    buf_printf(b, "experts in %u layers, %.1f MB, in dense form; a token takes "
+                  "%.1f MB of them, and the CPU backend reads no more\n",
+               x.layers, (double)x.bytes / 1e6, (double)x.taken / 1e6);
+    if (!p->chip) {
+        return;
+    }
+    const struct plan_profile q = resident(p);
+    buf_printf(b, "the Neural Engine computes all of them: a row takes %s",
+               plan_fit(p, in, plan) == PLAN_TOO_BIG
+                   ? "(if all weights stayed in memory) "
+                   : "");
+    put_time(b, plan_predict(&q, in, plan, 1));
+    buf_printf(b, "; chosen by the host, which aned does not make, it would "
+                  "take %u predictions of layers in place of %u: ",
+               x.runs, plan->n_shards);
+    put_time(b, plan_predict_sparse(&q, in, plan));
+    buf_puts(b, "\n");
+}
+
 int plan_explain(const struct plan_profile *p, const struct plan_input *in,
                  const struct plan *plan, struct buf *b, struct err *e)
 {
@@ -324,6 +309,7 @@ int plan_explain(const struct plan_profile *p, const struct plan_input *in,
     explain_fit(b, profile, p, plan_fit(p, in, plan),
                 (double)plan_resident_bytes(p, in, plan));
     explain_time(b, profile, p);
+    explain_experts(b, p, in, plan);
     json_free(profile);
     return explain_next(b, p, in, plan, e);
 }
@@ -379,6 +365,27 @@ static void add_programs(struct json *o, const struct plan_input *in,
     json_add_int(o, "copied_state_bytes", (int64_t)copies);
 }
 
+static void add_experts(struct json *o, const struct plan_profile *p,
+                        const struct plan_input *in, const struct plan *plan)
+{
+    struct plan_experts x = plan_experts(in, plan);
+    if (x.layers == 0) {
+        json_add_null(o, "experts");
+        return;
+    }
+    struct json *j = json_add_object(o, "experts");
+    json_add_str(j, "form", "dense");
+    json_add_int(j, "layers", x.layers);
+    json_add_int(j, "bytes", (int64_t)x.bytes);
+    json_add_int(j, "bytes_of_a_token", (int64_t)x.taken);
+    const struct plan_profile q = resident(p);
+    json_add_int(j, "sparse_predictions", x.runs);
+    json_add_bool(j, "if_resident", plan_fit(p, in, plan) == PLAN_TOO_BIG);
+    add_time(json_add_array(j, "dense_steps"), plan_predict(&q, in, plan, 1));
+    add_time(json_add_array(j, "sparse_steps"),
+             plan_predict_sparse(&q, in, plan));
+}
+
 static void add_text(struct json *o, const char *key, const char *v)
 {
     if (v[0] != '\0') {
@@ -430,6 +437,7 @@ int plan_json(const struct plan_profile *p, const struct plan_input *in,
     if (widest != 1) {
         add_time(steps, plan_predict(p, in, plan, widest));
     }
+    add_experts(o, p, in, plan);
     struct json *by_name = json_add_object(o, "limited_by");
     add_text(by_name, "layers", by.layers);
     add_text(by_name, "heads", by.heads);

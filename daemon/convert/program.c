@@ -59,9 +59,19 @@ static void kind_inputs(struct ctx *c, uint32_t kind, uint32_t last)
     }
 }
 
-/* The write mask, and what it leaves of a state. */
-static void write_inputs(struct ctx *c)
+/* The write mask, and what it leaves of a state. A program without states has
+ * none: an input that nothing reads would keep its rows from being run with
+ * those of other sequences. */
+static void write_inputs(struct ctx *c, uint32_t last)
 {
+    bool any = false;
+    for (uint32_t l = c->first; l < last; l++) {
+        any = any || (c->m->d->layers[l].mixer != MIXER_CONV &&
+                      !c->m->d->layers[l].both_sides);
+    }
+    if (!any) {
+        return;
+    }
     int64_t dims[4] = {1, 1, c->m->context, c->t};
     c->write_mask = draw_input(c, "kv_write_mask", 4, dims);
     const int32_t axis = -1;
@@ -95,9 +105,7 @@ void program_layers(const struct emit *m, struct mil_program *p,
     for (uint32_t kind = 0; kind < LAYER_KINDS; kind++) {
         kind_inputs(&c, kind, last);
     }
-    if (d->n_labels == 0) {
-        write_inputs(&c);
-    }
+    write_inputs(&c, last);
     if (d->d_ple > 0) {
         ple_inputs(&c);
     }

@@ -77,12 +77,14 @@ struct backend_port {
 /* What an input is in a program that runs as rows. DATA: numbers of each row.
  * MASK: the attention mask; a row gives the range of positions that it sees.
  * WRITE: the write mask; a row gives the position at which it is stored. PAST:
- * what a short convolution reads of earlier positions; the state has it. */
+ * what a short convolution reads of earlier positions; the state has it. UNREAD:
+ * no result depends on it, so it need not be given. */
 enum backend_row_use {
     BACKEND_ROW_DATA,
     BACKEND_ROW_MASK,
     BACKEND_ROW_WRITE,
     BACKEND_ROW_PAST,
+    BACKEND_ROW_UNREAD,
 };
 
 struct backend_row_port {

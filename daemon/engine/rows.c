@@ -311,7 +311,8 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     const struct backend_rows in = {
         .n = n,
         .in = b->in,
-        .state = u->info.n_states > 0 ? state : NULL,
+        .state =
+            u->info.n_states > 0 || u->info.recurrent ? state : NULL,
         .write = b->write,
         .lo = b->in_lo,
         .hi = b->in_hi,

@@ -329,6 +329,9 @@ static int unit_open(struct shard *s, struct unit *u,
  * own. */
 static bool row_use_fits(enum role r, enum backend_row_use use)
 {
+    if (use == BACKEND_ROW_UNREAD) {
+        return true;
+    }
     switch (r) {
     case ROLE_X:
     case ROLE_COS:

@@ -20,6 +20,8 @@ hypervisor) took at most a tenth of a core; the rest is counted, not shown. Prin
   GB/s         bytes of weights over the time of the step, as if it read them once
   of bus       the same over the bandwidth measured beside the sample; prefill: of multipliers, products of weights over
                the rate of the machine's own dot product of 16-bit integers
+  read         with experts: bytes of weights that the kernels counted in a step, over those of what one token needs
+               (all but experts that it did not choose). The other figures count what one token needs.
   x T=1        time of the step over that of decode 1 in the same round (tokens a second over those of one sequence are
                N divided by it)
   x peer       tokens a second over the peer's, pairs of the same round in the same state
@@ -51,8 +53,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import paired  # noqa: E402
+import mkgguf  # noqa: E402
 from bench import BIN, TOP, machine, source  # noqa: E402
 
 WORKLOADS = [("decode", 1), ("verify", 2), ("verify", 4), ("verify", 8), ("sequences", 2), ("sequences", 4),
@@ -62,6 +67,7 @@ QUANTS = {  # name here: options of convert
     **{q: ["--quant", q] for q in ("int8", "int4", "lut4", "lut6", "fp16")},
     "lut4-lut6": ["--quant", "lut4", "--head-quant", "lut6"],
 }
+MIXTURES = [name for name, s in mkgguf.SHAPES.items() if s.experts and s.arch != "openai-privacy-filter"]
 OTHERS_MAX = 0.10  # of a core
 SETTLE = 0.03  # seconds for the other side's threads to stop spinning
 WORK_TIMEOUT, OPEN_TIMEOUT = 300, 600
@@ -136,19 +142,37 @@ def cached_bundle(src, name, context, quant, fresh):
         subprocess.run(["rm", "-rf", str(out)], check=True)
         print(f"converting {src.name}", file=sys.stderr)
         r = subprocess.run([aned, "convert", src, "--out", out, "--context", str(context), *QUANTS[quant],
-                            "--accept", "quality,exactness"],
-                           capture_output=True, text=True, timeout=1800)
+                            "--accept", "quality,exactness", *(["--profile", "cpu"] if name in MIXTURES else [])],
+                           capture_output=True, text=True, timeout=7200)
         if r.returncode != 0:
             sys.exit(f"aned convert: {r.stderr.strip()}")
         stamp.write_text(of)
     return out
 
 
-def gguf_bytes(path):
-    """Bytes of weights a token reads: all tensors, but not the embedding where the head has its own."""
+def gguf_bytes(path, shape=None):
+    """Bytes of weights a token reads: all tensors, but not the embedding where the head has its own, nor the experts of a
+    shape that it does not choose."""
     import gguf
-    tensors = {t.name: int(t.n_bytes) for t in gguf.GGUFReader(path).tensors}
+    s = mkgguf.SHAPES.get(shape)
+    tensors = {t.name: int(t.n_bytes) * (s.top / s.experts if "_exps." in t.name else 1) for t in gguf.GGUFReader(path).tensors}
     return sum(tensors.values()) - (tensors["token_embd.weight"] if "output.weight" in tensors else 0)
+
+
+def needed(shape, quant):
+    """Bytes of matrices that a token of a mixture needs, in the converted form; without scales and tables, as the kernels
+    count them. The embedding is the head."""
+    s = mkgguf.SHAPES[shape]
+    layer = {"int8": 1, "int4": 0.5, "lut4": 0.5, "lut4-lut6": 0.5, "lut6": 0.75, "fp16": 2}[quant]
+    head = {"fp16": 2, "int4": 0.5, "lut4-lut6": 0.75}.get(quant, 1)
+    n = 0
+    for name, dims, kind in mkgguf.tensor_list(s):
+        size = int(np.prod(dims)) * (s.top / s.experts if "_exps." in name else 1)
+        if kind == "matrix":
+            n += size * (head if name == "token_embd.weight" else layer)
+        elif name.endswith("ffn_gate_inp.weight"):
+            n += size * 2  # routers are fp16
+    return n
 
 
 def sample(side, ours, work, seconds, before):
@@ -245,6 +269,8 @@ def figures(samples, base, n_tokens, state, n_bytes, products, peak):
          "state": state or "mixed", "tokens": n_tokens, "ms": statistics.median(ms), "ms_min": min(ms),
          "ms_max": max(ms)}
     f["tok_s"] = 1e3 * n_tokens / f["ms"]
+    if "weight_bytes" in use[0]:
+        f["weight_bytes"] = statistics.median(s["weight_bytes"] for s in use)
     f["read_gb_s"] = statistics.median(s["read_gb_s"] for s in use)
     if products is None:
         f["gb_s"] = statistics.median(n_bytes / s["ms"] * 1e-6 for s in use)
@@ -287,10 +313,13 @@ def results(args, sides, got, rounds, peak, n_bytes):
     for w in got[sides[0].name]:
         row = {"workload": f"{w[0]} {w[1]}"}
         tokens = 1 if w[0] == "depth" else w[1]
-        products = ours["layer_products"] * w[1] + ours["head_products"] if w[0] == "prefill" else None
+        per_row = needed(args.shape, "int8") - ours["head_products"] if args.shape in MIXTURES else ours["layer_products"]
+        products = per_row * w[1] + ours["head_products"] if w[0] == "prefill" else None
         for s in sides:
-            row[s.name] = figures(got[s.name][w], got[s.name][("decode", 1)], tokens, state, n_bytes[s.name], products,
+            f = row[s.name] = figures(got[s.name][w], got[s.name][("decode", 1)], tokens, state, n_bytes[s.name], products,
                                   peak)
+            if args.shape in MIXTURES and "weight_bytes" in f:
+                f["read"] = f["weight_bytes"] / n_bytes[s.name]
         if len(sides) > 1:
             row["against"] = against(got["aned"][w], got[sides[1].name][w], state)
         out.append(row)
@@ -331,6 +360,8 @@ def line_of(name, f, extra):
              str(f["dropped"] + f["other_state"]).rjust(7), extra]
     if name.startswith("depth") and "ms_over_t1" in f:
         cells.append(f"{f['ms_over_t1']:+.2f} ms over T=1")
+    if "read" in f:
+        cells.append(f"{f['weight_bytes'] / 1e6:.1f} MB read, {f['read']:.3f} of what one token needs")
     return "  ".join(cells).rstrip()
 
 
@@ -374,8 +405,9 @@ def print_text(r):
 def parse():
     a = argparse.ArgumentParser(prog="./dev bench cpu", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--shape", default="0.5b", choices=["demo", "gemma", "0.5b", "1.5b", "phi4-mini"],
-                   help="the model (default 0.5b); 0.5b, 1.5b and phi4-mini have random weights, Q8_0")
+    a.add_argument("--shape", default="0.5b", choices=["demo", "gemma", "0.5b", "1.5b", "phi4-mini", *MIXTURES],
+                   help="the model (default 0.5b); all but demo and gemma have random weights, Q8_0. Those with experts take 9 and "
+                        "28 GB, twice")
     a.add_argument("--peer", choices=["llama.cpp", "ik", *QUANTS], help="take turns with it on the same file")
     a.add_argument("--peer-type", choices=["q8_0", "q4_0"], default="q8_0", help="of the peer's file, for a shape (default q8_0)")
     a.add_argument("--against", type=pathlib.Path, metavar="DIR", help="take turns with the build in this folder")
@@ -479,8 +511,10 @@ def main():
         for s in sides:
             s.close()
     n_bytes = {s.name: s.hello["layer_bytes"] + s.hello["head_bytes"] for s in sides if "head_bytes" in s.hello}
+    if args.shape in MIXTURES:
+        n_bytes = {s.name: needed(args.shape, args.peer if s.name in QUANTS else args.quant) for s in sides if s.name in n_bytes}
     if args.peer and args.peer not in QUANTS:
-        n_bytes[args.peer] = gguf_bytes(peer_file(args, src))
+        n_bytes[args.peer] = gguf_bytes(peer_file(args, src), args.shape)
         sides[1].hello["proves_nothing"] = proves(sides[1].hello)
     r = {"machine": {"name": machine(), "kind": kind(), "threads": args.threads, **place, **mul},
          "shape": args.shape, "load": loads, **results(args, sides, got, rounds, mul["g_products_s"], n_bytes),

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Conversions of models of real shapes, with random weights: time, memory, bytes, the plan for each chip, predicted residency.
 
-    ./dev bench shapes [--shape NAME ...] [--type q8_0|q4_0] [--quant Q] [--profile P ...] [--threads N] [--keep] [--json]
+    ./dev bench shapes [--shape NAME ...] [--type q8_0|q4_0] [--quant Q] [--profile P ...] [--layers N] [--threads N] [--keep] [--json]
 
 Each model is written as a GGUF below .build/shapes, converted there, and removed; with --keep the GGUF stays for the next run.
 Memory: the most of RssAnon + RssShmem, looked at fifty times a second: what is no file's, so without the mapped source.
-Residency is that of the bundle made (its programs are divided for `law`), judged for each chip; the plan is each chip's own.
+Residency is that of the bundle made (its programs are divided for `law`, or for `cpu` where a layer is larger than law's
+programs), judged for each chip; the plan is each chip's own, or why it has none. Models with experts take much disk: --layers N
+makes the first N layers, each as wide as it is.
 """
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -21,12 +24,15 @@ import time
 
 import numpy as np
 
-from mkgguf import Shape, tensor_list, write
+import mkzaya
+import mixtures
+from mkgguf import Shape, cut, tensor_list, write
 
 TOP = pathlib.Path(__file__).parents[2]
 BIN = pathlib.Path(os.environ.get("ANED_BIN", TOP / ".build" / "release"))
 ANED = BIN / "daemon" / "aned"
 FOLDER = TOP / ".build" / "shapes"
+ZAYA = "zaya1-8b"  # a folder of safetensors: no exporter writes GGUFs of it
 PROFILES = [p["name"] for p in json.loads((TOP / "conf" / "ane-profiles.json").read_text())["profiles"]]
 
 
@@ -48,18 +54,43 @@ SHAPES = {
                        qk_norm=True),
     "llama3.2-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192, 128256, rope_base=5e5, eps=1e-5, context=131072,
                          tables={"rope_freqs.weight": llama3(64, 5e5)}),
-}
+} | mixtures.shapes(Shape)
 
 
-def source(name, qtype):
-    """The GGUF, made once; written under another name first, so that what stands there is whole."""
+def shape_of(name, layers):
+    if name == ZAYA:
+        return dataclasses.replace(mkzaya.SHAPES["8b"], vocab=262272, layers=layers or mkzaya.SHAPES["8b"].layers)
+    return cut(SHAPES[name], layers)
+
+
+def parameters(shape):
+    if isinstance(shape, mkzaya.Shape):
+        return sum(int(np.prod(dims)) for _, (dims, *_) in mkzaya.tensors(shape))
+    return sum(int(np.prod(dims)) for _, dims, kind in tensor_list(shape) if kind != "table")
+
+
+def source(name, qtype, layers):
+    """The GGUF, or zaya's folder, made once; written under another name first, so that what stands there is whole."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}-{qtype}.gguf"
+    path = FOLDER / (f"{name}-{qtype}" + (f"-{layers}" if layers else ""))
     if not path.exists():
         part = path.with_suffix(".part")
-        write(part, SHAPES[name], qtype, seed=1)
+        shutil.rmtree(part, ignore_errors=True)
+        shape = shape_of(name, layers)
+        if isinstance(shape, mkzaya.Shape):
+            mkzaya.write(part, shape, seed=1)
+        else:
+            write(part, shape, qtype, seed=1)
         part.rename(path)
     return path
+
+
+def bytes_of(path):
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size
+
+
+def remove(path):
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class Watch(threading.Thread):
@@ -84,6 +115,8 @@ class Watch(threading.Thread):
 def convert(path, out, args):
     command = [ANED, "convert", path, "--out", out, "--quant", args.quant, "--accept", "quality,exactness"]
     command += ["--threads", args.threads] if args.threads else []
+    if plan(path, "law", args.quant).get("refused"):
+        command += ["--profile", "cpu", "--context", 4096]
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:
         p = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -103,16 +136,20 @@ def convert(path, out, args):
             "gates": gates, "said": text}
 
 
-def ask(*args):
+def ask(*args, refused=False):
+    """What it prints; where it may refuse, the error's text."""
     r = subprocess.run([str(ANED), *map(str, args), "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if r.returncode:
+    if r.returncode and not refused:
         raise SystemExit(f"aned {' '.join(map(str, args))}: exit {r.returncode}\n{r.stderr}")
-    return json.loads(r.stdout)
+    return r.stderr.strip() if r.returncode else json.loads(r.stdout)
 
 
 def plan(path, profile, quant):
-    j = ask("plan", path, "--profile", profile, "--quant", quant)
-    return {"layers": [s["last"] - s["first"] for s in j["layers"]], "heads": len(j["heads"]), "resident": j["resident"],
+    j = ask("plan", path, "--profile", profile, "--quant", quant, refused=True)
+    if isinstance(j, str):
+        return {"refused": j}
+    return {"experts": j.get("experts"),
+            "layers": [s["last"] - s["first"] for s in j["layers"]], "heads": len(j["heads"]), "resident": j["resident"],
             "resident_bytes": j["resident_bytes"], "tokens_per_s": j["steps"][0]["tokens_per_s"], "limited_by": j["limited_by"]}
 
 
@@ -125,11 +162,10 @@ def residency(bundle, profile):
 
 
 def measure(name, args):
-    path = source(name, args.type)
+    path = source(name, args.type, args.layers)
     work = pathlib.Path(tempfile.mkdtemp(prefix="bundle-", dir=FOLDER))
     try:
-        sizes = [int(np.prod(dims)) for _, dims, kind in tensor_list(SHAPES[name]) if kind != "table"]
-        found = {"shape": name, "parameters": sum(sizes), "source_bytes": path.stat().st_size}
+        found = {"shape": name, "parameters": parameters(shape_of(name, args.layers)), "source_bytes": bytes_of(path)}
         found |= convert(path, work / "b", args)
         found["bundle_bytes"] = sum(p.stat().st_size for p in work.rglob("*") if p.is_file())
         found["plans"] = {p: plan(path, p, args.quant) for p in args.profile}
@@ -137,7 +173,7 @@ def measure(name, args):
     finally:
         shutil.rmtree(work)
         if not args.keep:
-            path.unlink()
+            remove(path)
     return found
 
 
@@ -172,6 +208,9 @@ def show(found, args):
     for f in found:
         for name in args.profile:
             p, r = f["plans"][name], f["residency"][name]
+            if "refused" in p:
+                row(f["shape"], name, "none: " + p["refused"].split(". ")[0], *["-"] * 5)
+                continue
             limits = ", ".join(sorted({str(v) for v in p["limited_by"].values() if v})) or "-"
             speed = "{:.0f} to {:.0f}".format(*p["tokens_per_s"]) if p["tokens_per_s"] else "not known"
             why = f": {r['reasons'][0]}" if r["reasons"] else ""
@@ -181,10 +220,12 @@ def show(found, args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
+    p.add_argument("--shape", nargs="+", choices=[*SHAPES, ZAYA], default=[n for n, s in SHAPES.items() if not s.experts],
+                   help="default: those without experts")
     p.add_argument("--type", choices=["q8_0", "q4_0"], default="q8_0", help="of the source's matrices")
     p.add_argument("--quant", default="int8")
     p.add_argument("--profile", nargs="+", choices=PROFILES, default=PROFILES)
+    p.add_argument("--layers", type=int, help="only the first N")
     p.add_argument("--threads", type=int, default=0)
     p.add_argument("--keep", action="store_true", help="leave the GGUFs in .build/shapes")
     p.add_argument("--json", action="store_true")

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "engine/cpu/kernels/kernel.h"
+#include "engine/cpu/kernels/products/linear.h"
 #include "engine/engine.h"
 #include "probe.h"
 #include "proto/json.h"
@@ -198,6 +199,7 @@ static int work_run(struct bench *b, const struct work *w, uint32_t n,
     int rc = w->prepare(b, n, e);
     rc = rc < 0 ? rc : w->once(b, n, &once, e); /* warm */
     struct probe_clock from = probe_clock();
+    uint64_t bytes = linear_bytes();
     for (; rc == 0 && steps < STEPS_MAX &&
            (steps < STEPS_MIN || probe_seconds() - from.wall < seconds);
          steps++) {
@@ -207,7 +209,9 @@ static int work_run(struct bench *b, const struct work *w, uint32_t n,
         return rc;
     }
     double others = probe_others(&from, &stolen);
+    bytes = linear_bytes() - bytes;
     steps_report(b, steps, out);
+    json_add_num(out, "weight_bytes", (double)bytes / (double)steps);
     json_add_num(out, "others", others);
     json_add_num(out, "stolen", stolen);
     return 0;

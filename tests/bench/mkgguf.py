@@ -14,6 +14,8 @@ import zlib
 import gguf
 import numpy as np
 
+import mixtures
+
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CHATML = (
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
@@ -43,8 +45,11 @@ class Shape:
     fused_up: bool = False  # only the latter
     pre_norm: bool = True  # before each block
     post_norm: bool = False  # of what each block adds
+    experts: int = 0
+    top: int = 0  # how many of them a token takes
+    d_expert: int = 0
     tables: dict = dataclasses.field(default_factory=dict)  # 1-D tensors by name: their numbers
-    keys: dict = dataclasses.field(default_factory=dict)  # more numbers of the family, behind "ARCH."
+    keys: dict = dataclasses.field(default_factory=dict)  # more of the family, behind "ARCH."; or instead of what the shape says
 
 
 SHAPES = {
@@ -59,6 +64,7 @@ SHAPES = {
     # 62 layers: 27B, whose scores are scaled by d / heads
     "deep-gemma": Shape("gemma3", 62, 96, 4, 1, 64, 64, 512, rope_base=1e6, context=256, window=32),
 }
+SHAPES |= mixtures.shapes(Shape)
 
 
 def byte_alphabet():
@@ -102,12 +108,12 @@ def tensor_list(s):
     yield "token_embd.weight", (s.vocab, s.d), "matrix"
     if not s.tied:
         yield "output.weight", (s.vocab, s.d), "matrix"
-    yield "output_norm.weight", (s.d,), "norm"
+    yield from mixtures.ENDS.get(s.arch, lambda s: [("output_norm.weight", (s.d,), "norm")])(s)
     for layer in range(s.layers):
-        yield from layer_tensors(s, f"blk.{layer}.")
+        yield from mixtures.LAYERS.get(s.arch, layer_tensors)(s, layer, f"blk.{layer}.")
 
 
-def layer_tensors(s, p):
+def layer_tensors(s, _, p):
     q, kv = s.heads * s.d_head, s.kv * s.d_head
     post_norm, qk_norm = (field or s.arch == "gemma3" for field in (s.post_norm, s.qk_norm))
     if s.pre_norm:
@@ -151,6 +157,13 @@ def random_small(rng, shape, qtype, top):
 
 def random_matrix(rng, shape, qtype, spread):
     """Uniform weights of standard deviation `spread`, straight in the file's type."""
+    if len(shape) == 3:  # experts, one after the other: together they may be a gigabyte
+        first = random_matrix(rng, shape[1:], qtype, spread)
+        all_of = np.empty((shape[0], *first.shape), first.dtype)
+        all_of[0] = first
+        for i in range(1, shape[0]):
+            all_of[i] = random_matrix(rng, shape[1:], qtype, spread)
+        return all_of
     rows, cols = shape
     top = spread * 3**0.5
     if qtype in (gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q6_K):
@@ -174,32 +187,27 @@ def random_matrix(rng, shape, qtype, spread):
 
 def make_tensor(seed, name, shape, kind, qtype):
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    if kind == "matrix":
+    if kind in ("matrix", "real"):
         # logits of spread 3, projections that keep the spread of their input
-        spread = (3 if name in ("token_embd.weight", "output.weight") else 1) / shape[1] ** 0.5
+        spread = (3 if name in ("token_embd.weight", "output.weight") else 1) / shape[-1] ** 0.5
         return random_matrix(rng, shape, qtype, spread)
     centre = 1 if kind == "norm" else 0
     return (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32)
 
 
 def shape_keys(w, s):
-    a = s.arch
-    w.add_uint32(f"{a}.block_count", s.layers)
-    w.add_uint32(f"{a}.context_length", s.context)
-    w.add_uint32(f"{a}.embedding_length", s.d)
-    w.add_uint32(f"{a}.feed_forward_length", s.ff)
-    w.add_uint32(f"{a}.attention.head_count", s.heads)
-    w.add_uint32(f"{a}.attention.head_count_kv", s.kv)
-    w.add_uint32(f"{a}.attention.key_length", s.d_head)
-    w.add_uint32(f"{a}.attention.value_length", s.d_head)
-    w.add_float32(f"{a}.attention.layer_norm_rms_epsilon", s.eps)
-    w.add_float32(f"{a}.rope.freq_base", s.rope_base)
-    w.add_uint32(f"{a}.rope.dimension_count", s.rope_dim or s.d_head)
-    w.add_uint32(f"{a}.vocab_size", s.vocab)
+    keys = {
+        "block_count": s.layers, "context_length": s.context, "embedding_length": s.d, "feed_forward_length": s.ff,
+        "attention.head_count": s.heads, "attention.head_count_kv": s.kv, "attention.key_length": s.d_head,
+        "attention.value_length": s.d_head, "attention.layer_norm_rms_epsilon": s.eps, "rope.freq_base": s.rope_base,
+        "rope.dimension_count": s.rope_dim or s.d_head, "vocab_size": s.vocab}
     if s.window:
-        w.add_uint32(f"{a}.attention.sliding_window", s.window)
-    for key, v in s.keys.items():
-        (w.add_uint32 if isinstance(v, int) else w.add_float32)(f"{a}.{key}", v)
+        keys["attention.sliding_window"] = s.window
+    if s.experts:
+        keys |= {"expert_count": s.experts, "expert_used_count": s.top, "expert_feed_forward_length": s.d_expert}
+    add = {bool: w.add_bool, int: w.add_uint32, float: w.add_float32, str: w.add_string, list: w.add_array}
+    for key, v in (keys | s.keys).items():
+        add[type(v)](f"{s.arch}.{key}", v)
 
 
 def vocabulary_keys(w, tokens, types, merges, template=CHATML):
@@ -212,6 +220,13 @@ def vocabulary_keys(w, tokens, types, merges, template=CHATML):
     w.add_pad_token_id(tokens.index("<|endoftext|>"))
     w.add_add_bos_token(False)
     w.add_chat_template(template)
+
+
+def cut(s, layers=None, vocab=None):
+    """The same with fewer layers, or another vocabulary; lists of a number a layer become as long."""
+    layers = layers or s.layers
+    keys = {k: v[:layers] if isinstance(v, list) and len(v) == s.layers else v for k, v in s.keys.items()}
+    return dataclasses.replace(s, layers=layers, vocab=vocab or s.vocab, keys=keys)
 
 
 def file_type(name, what, kind, head):
@@ -261,8 +276,7 @@ def main():
     p.add_argument("--vocab", type=int, help="instead of the shape's own")
     a = p.parse_args()
     s = SHAPES[a.shape]
-    s = dataclasses.replace(s, layers=a.layers or s.layers, vocab=a.vocab or s.vocab)
-    write(a.out, s, a.type, a.seed, head=a.head)
+    write(a.out, cut(s, a.layers, a.vocab), a.type, a.seed, head=a.head)
 
 
 if __name__ == "__main__":

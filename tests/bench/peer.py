@@ -72,6 +72,7 @@ class ContextParams(c.Structure):
 
 class LlamaCpp:
     package, Batch, shares_base = "xllamacpp", Batch, False
+    goes_on = False  # a state that cannot be cut: steps are not undone, the next is at the next position
 
     def __init__(self, threads):
         spec = importlib.util.find_spec("xllamacpp")
@@ -87,6 +88,7 @@ class LlamaCpp:
                 ("llama_memory_seq_rm", c.c_bool, [c.c_void_p, c.c_int32, c.c_int32, c.c_int32]),
                 ("llama_model_get_vocab", c.c_void_p, [c.c_void_p]), ("llama_vocab_n_tokens", c.c_int32, [c.c_void_p]),
                 ("llama_decode", c.c_int32, [c.c_void_p, Batch]), ("llama_synchronize", None, [c.c_void_p]),
+                ("llama_model_is_recurrent", c.c_bool, [c.c_void_p]), ("llama_model_is_hybrid", c.c_bool, [c.c_void_p]),
                 ("llama_print_system_info", c.c_char_p, []), ("llama_backend_init", None, [])):
             f = getattr(self.lib, name)
             f.restype, f.argtypes = res, args
@@ -105,6 +107,7 @@ class LlamaCpp:
         self.model = self.lib.llama_model_load_from_file(path.encode(), p)
         if not self.model:
             raise SystemExit("llama.cpp does not load the model")
+        self.goes_on = self.lib.llama_model_is_recurrent(self.model) or self.lib.llama_model_is_hybrid(self.model)
         return self.lib.llama_vocab_n_tokens(self.lib.llama_model_get_vocab(self.model))
 
     def context(self, n_ctx, n_seq):
@@ -128,7 +131,7 @@ class Ik:
     package, Batch = "ik-llama-cpp-python", OldBatch
     # Its attention leaves out a block of keys whose first one the last row does not see, which is wrong for rows of
     # several sequences and ends in an assertion. Sequences with a common beginning never come to that.
-    shares_base = True
+    shares_base, goes_on = True, False
 
     def __init__(self, threads):
         from ik_llama_cpp import _ctypes_api as api
@@ -249,11 +252,29 @@ class Bench:
             rows = [(self.tokens[at + i], at + i, (0,), int(name == "verify" or i == n - 1)) for i in range(n)]
         else:
             rows = [(self.tokens[at + s], at, (s,), 1) for s in seqs]
+        if self.peer.goes_on and name != "prefill":
+            return self.onward(ctx, rows, tuple(range(n_seq)), at, room)
 
         def once():
             ms = self.decode(ctx, rows)
             for s in seqs:
                 self.peer.keep(ctx, s, at)
+            return ms
+        return once
+
+    def onward(self, ctx, rows, seqs, at, room):
+        """Steps of the same tokens at positions that go on; from the beginning when the room ends."""
+        moved, wide = 0, max(p for _, p, _, _ in rows) - at + 1
+        self.fill(ctx, seqs, at)
+        self.filled.pop(ctx, None)  # whoever comes next fills it
+
+        def once():
+            nonlocal moved
+            if at + moved + wide > room:
+                self.fill(ctx, seqs, at)
+                moved = 0
+            ms = self.decode(ctx, [(t, p + moved, s, w) for t, p, s, w in rows])
+            moved += wide
             return ms
         return once
 

@@ -216,6 +216,8 @@ uint32_t arch_outputs(const struct decoder *d);
 /* The name of label i, in the source. */
 struct span arch_label(const struct decoder *d, uint32_t i);
 
+/* Is it a matrix of all experts of a layer? */
+bool arch_is_experts(enum arch_slot slot);
 /* Rows of a matrix that one constant of a package may hold; the last constant
  * of experts may have fewer. */
 uint64_t arch_rows_most(const struct decoder *d, uint32_t layer,

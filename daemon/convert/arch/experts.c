@@ -106,13 +106,17 @@ struct part arch_expert(const struct decoder *d, uint32_t layer,
     return p;
 }
 
+bool arch_is_experts(enum arch_slot slot)
+{
+    return slot < SLOT_COUNT && (EXPERTS & SLOT_BIT(slot)) != 0;
+}
+
 uint64_t arch_rows_most(const struct decoder *d, uint32_t layer,
                         enum arch_slot slot)
 {
     const struct layer *y = &d->layers[layer];
     const struct part *p = arch_part(d, layer, slot);
-    bool experts = slot < SLOT_COUNT && (EXPERTS & SLOT_BIT(slot)) != 0;
-    return experts ? p->rows / y->n_experts *
+    return arch_is_experts(slot) ? p->rows / y->n_experts *
                          layer_expert_group(y, d->d_model)
                    : p->rows;
 }

@@ -288,6 +288,17 @@ static int multiply(struct reference *r, uint32_t l, struct expert_slot s,
     return 0;
 }
 
+/* Each column times its gate. */
+static void weigh(const struct reference *g, float *x, size_t rows,
+                  const float *by)
+{
+    for (size_t i = 0; i < rows; i++) {
+        for (uint32_t c = 0; c < g->n; c++) {
+            x[i * g->stride + c] *= by[c];
+        }
+    }
+}
+
 /* One expert's feed-forward of the gathered columns; g: like r, but of them. */
 static int run_expert(const struct reference *r, struct reference *g,
                       uint32_t l, uint32_t index, const uint32_t *columns,
@@ -313,11 +324,15 @@ static int run_expert(const struct reference *r, struct reference *g,
     }
     RETERR(multiply(g, l, gate, index, NULL, r->picked, r->gate, e));
     RETERR(multiply(g, l, up, index, NULL, r->picked, r->up, e));
+    /* as the program does it; ACT_CLAMPED bounds `up` before it meets the gate */
+    bool clamped = y->act == ACT_CLAMPED;
+    if (!clamped) {
+        weigh(g, r->up, y->d_expert, by);
+        reference_peak(g, RANGE_EXPERT_UP, l, r->up, y->d_expert);
+    }
     reference_activate(g, r->gate, r->up, y->d_expert);
-    for (size_t i = 0; i < y->d_expert; i++) {
-        for (uint32_t c = 0; c < g->n; c++) {
-            r->gate[i * g->stride + c] *= by[c];
-        }
+    if (clamped) {
+        weigh(g, r->gate, y->d_expert, by);
     }
     reference_peak(g, RANGE_EXPERT_ACT, l, r->gate, y->d_expert);
     RETERR(multiply(g, l, down, index, by, r->gate, r->picked, e));

@@ -367,6 +367,58 @@ static void plans_are_monotone(void **state)
     free(large);
 }
 
+/* --- experts --- */
+
+/* Four layers of 10 MB beside 96 MB of 32 experts, of which a token takes 4. */
+static void both_forms_of_experts_are_predicted(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct plan_profile p = profile("m4");
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    struct buf b;
+    struct plan_input *in = equal(&s, 6, 10000000, 2, 64, 64);
+    assert_non_null(plan);
+    for (uint32_t l = 2; l < 6; l++) {
+        s.layers[l].bytes += 96000000;
+        s.layers[l].expert_bytes = 96000000;
+        s.layers[l].experts = 32;
+        s.layers[l].top = 4;
+    }
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    assert_int_equal(plan->n_shards, 1);
+    struct plan_experts x = plan_experts(in, plan);
+    assert_int_equal(x.layers, 4);
+    assert_int_equal(x.bytes, 4 * 96000000);
+    assert_int_equal(x.taken, 4 * 12000000);
+    assert_int_equal(x.runs, 4 + 4 * 4); /* in place of one */
+    struct plan_time dense = plan_predict(&p, in, plan, 1);
+    struct plan_time sparse = plan_predict_sparse(&p, in, plan);
+    assert_true(dense.known && sparse.known);
+    double fewer = 4 * 84000000 / (p.gbytes_per_s.most * 1e6);
+    double want = dense.least_ms - fewer + 19 * p.boundary_ms.least;
+    assert_true(fabs(sparse.least_ms - want) < 1e-6);
+    fewer = 4 * 84000000 /
+            (p.gbytes_per_s.least * p.efficiency.least * 1e6);
+    want = dense.most_ms - fewer +
+           19 * (p.boundary_ms.most + p.program_ms.most);
+    assert_true(fabs(sparse.most_ms - want) < 1e-6);
+    buf_init(&b, KIB(64));
+    unit_ok(plan_explain(&p, in, plan, &b, &e), &e);
+    assert_non_null(strstr(b.p, "experts in 4 layers, 384.0 MB, in dense form; "
+                                "a token takes 48.0 MB"));
+    assert_non_null(strstr(b.p, "20 predictions of layers in place of 1"));
+    buf_fini(&b);
+    s.layers[3].bytes = 251000000; /* one program, where no chip has to load it */
+    p = profile("cpu");
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    assert_int_equal(plan->n_shards, 3); /* 126, 251 and 212 MB */
+    in = equal(&s, 6, 10000000, 2, 64, 64);
+    assert_int_equal(plan_experts(in, plan).runs, 0);
+    free(plan);
+}
+
 /* --- refusals --- */
 
 static void refuses(const struct plan_profile *p, const struct plan_input *in,
@@ -598,6 +650,7 @@ int main(void)
         cmocka_unit_test(plan_of_real_shapes),
         cmocka_unit_test(no_division_is_better),
         cmocka_unit_test(plans_are_monotone),
+        cmocka_unit_test(both_forms_of_experts_are_predicted),
         cmocka_unit_test(refusals_name_limit_and_layer),
         cmocka_unit_test(shared_keys_go_from_program_to_program),
         cmocka_unit_test(programs_that_do_not_stay_are_told),

@@ -648,6 +648,76 @@ static void parts_share_an_input(void **state)
     crew_unref();
 }
 
+/* --- groups of rows, each with products of its own --- */
+
+enum { GROUP_ROWS = 48, GROUPS = 5 };
+static const uint32_t group_start[GROUPS + 1] = {0, 1, 3, 3, 43, GROUP_ROWS};
+
+/* Group i is multiplied by t[i].w; rows in any order. As each row alone. */
+static void check_groups(struct trial *t, struct linear_in *in, size_t ldy)
+{
+    struct err e = {0};
+    const struct kernels *kn = kernels_find(NULL);
+    struct linear_part p[GROUPS];
+    uint32_t row[GROUP_ROWS];
+    float *y = need(GROUP_ROWS * ldy * sizeof(float));
+    for (uint32_t r = 0; r < GROUP_ROWS; r++) {
+        row[r] = (uint32_t)upto(GROUP_ROWS);
+    }
+    const struct linear_rows rows = {.x = t[0].x,
+                                     .ldx = t[0].ldx,
+                                     .row = row,
+                                     .n = GROUP_ROWS,
+                                     .start = group_start,
+                                     .groups = GROUPS};
+    unit_ok(linear_in_take(in, kn, &rows, true, true, 3, &e), &e);
+    for (size_t i = 0; i < GROUPS; i++) {
+        p[i] = (struct linear_part){.w = &t[i].w,
+                                    .bias = t[i].bias,
+                                    .y = y + group_start[i] * ldy,
+                                    .ldy = ldy,
+                                    .group = (uint32_t)i};
+    }
+    linear_run(p, GROUPS, in, kn, 3);
+    for (size_t i = 0; i < GROUPS; i++) {
+        struct trial one = t[i];
+        one.x = t[0].x;
+        one.ldx = t[0].ldx;
+        for (size_t r = group_start[i]; r < group_start[i + 1]; r++) {
+            run_rows(&one, kn, row[r], 1, 1, t[i].y);
+            assert_true(same(t[i].y, y + r * ldy, t[i].w.rows));
+        }
+    }
+    free(y);
+}
+
+static void groups_are_as_alone(void **state)
+{
+    (void)state;
+    static const enum weight_kind kinds[] = {WEIGHT_LUT4, WEIGHT_I8, WEIGHT_F16,
+                                             WEIGHT_LUT6, WEIGHT_I4};
+    struct err e = {0};
+    struct linear_in *in = NULL;
+    crew_ref();
+    unit_ok(linear_in_new(1032, &in, &e), &e);
+    for (size_t round = 0; round < 4 * countof(kinds); round++) {
+        struct trial t[GROUPS];
+        size_t ldy = 0;
+        for (size_t i = 0; i < GROUPS; i++) { /* sometimes all of one kind */
+            trial_new(&t[i], kinds[(i * (round % 3) + round) % countof(kinds)],
+                      1 + upto(400), 1032, GROUP_ROWS);
+            ldy = t[i].ldy > ldy ? t[i].ldy : ldy;
+        }
+        season(&t[0]);
+        check_groups(t, in, ldy);
+        for (size_t i = 0; i < GROUPS; i++) {
+            trial_free(&t[i]);
+        }
+    }
+    linear_in_free(in);
+    crew_unref();
+}
+
 static void sets_have_names(void **state)
 {
     (void)state;
@@ -691,6 +761,7 @@ int main(void)
         cmocka_unit_test(bad_numbers_make_their_row_nan_only),
         cmocka_unit_test(floats_are_the_gemm_of_the_interpreter),
         cmocka_unit_test(parts_share_an_input),
+        cmocka_unit_test(groups_are_as_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

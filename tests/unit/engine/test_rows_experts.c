@@ -107,12 +107,38 @@ static void test_not_experts(void **state)
     }
 }
 
+/* An input that no result depends on is named: programs that others made may
+ * declare a write mask without states. */
+static void test_unread_input(void **state)
+{
+    (void)state;
+    struct pkg k;
+    struct twin t = {.bound = CASE_REAL, .seed = 7};
+    struct backend_conf conf = {.threads = 2};
+    pkg_begin(&k);
+    struct mil_value *x = in4(&k, "x", D, -1, 1);
+    struct mil_value *mask = in4(&k, "kv_write_mask", OUT, -1, 1);
+    (void)one(&k, "abs", mask); /* and nothing reads that */
+    output(&k, one(&k, "silu", x));
+    pkg_finish(&k);
+    case_must(&t, twin_open(&t, k.path, &conf));
+    for (size_t i = 0; i < t.info.n_in; i++) {
+        bool read = strcmp(t.info.in[i].name, "x") == 0;
+        assert_int_equal(t.info.row_in[i].use,
+                         read ? BACKEND_ROW_DATA : BACKEND_ROW_UNREAD);
+    }
+    case_run(&t);
+    twin_close(&t);
+    pkg_end(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_tables_across_experts),
         cmocka_unit_test(test_not_experts),
+        cmocka_unit_test(test_unread_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

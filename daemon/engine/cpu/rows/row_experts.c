@@ -10,8 +10,9 @@
  *
  * Rows of a run are grouped by expert; each expert multiplies its rows, and
  * results are added experts in order, so a row's bits depend on that row alone.
- * One row alone has the same input for all its experts: their products are one
- * set, as far as LINEAR_PARTS_MAX goes.
+ * As many experts as there is room for are computed together, in two products:
+ * gate and up of all, then down of all. So threads divide the weights of all of
+ * them, and stream from one expert's into the next one's.
  */
 #include <string.h>
 
@@ -222,33 +223,38 @@ size_t row_experts_inputs(const struct row_experts *f)
 
 size_t row_experts_floats(const struct row_experts *f)
 {
-    size_t d = f->w[EXPERTS_GATE]->cols;
-    size_t out = f->w[EXPERTS_DOWN]->rows / f->n;
-    return d + out + 3 * f->width;
+    return f->w[EXPERTS_DOWN]->rows / f->n + 3 * f->width;
 }
 
-static int reserve(struct row_program *p, const struct weight *w,
+/* Entries that are computed together, at most. One expert's always fit. */
+static size_t entries_most(const struct row_program *p,
+                           const struct row_experts *f)
+{
+    return num_max(p->rows_max, f->n);
+}
+
+static int reserve(struct row_program *p, const struct weight *w, size_t n,
                    struct err *e)
 {
     bool integer = linear_wants_integer(w);
     linear_in_length(p->lin, w->cols);
-    return linear_in_reserve(p->lin, p->kernels, p->rows_max, integer, !integer,
+    return linear_in_reserve(p->lin, p->kernels, n, integer, !integer,
                              p->m->threads, e);
 }
 
 int row_experts_open(struct row_program *p, struct err *e)
 {
     size_t most = 0;
-    size_t entries = p->rows_max;
+    size_t entries = 0;
     for (int i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind == ROW_EXPERTS) {
             const struct row_experts *f = &p->ops[i].experts;
+            size_t n = entries_most(p, f);
             for (size_t k = 0; k < EXPERTS_MATRICES; k++) {
-                RETERR(reserve(p, f->w[k], e));
+                RETERR(reserve(p, f->w[k], n, e));
             }
-            most = num_max(most, row_experts_floats(f) *
-                                     num_max(p->rows_max, f->n));
-            entries = num_max(entries, f->n);
+            most = num_max(most, row_experts_floats(f) * n);
+            entries = num_max(entries, n);
         }
     }
     if (most == 0) {
@@ -264,29 +270,34 @@ int row_experts_open(struct row_program *p, struct err *e)
 
 /* --- running --- */
 
+#define TOGETHER (LINEAR_PARTS_MAX / 2) /* experts: two products each */
+
 /* A run of an operation. An entry is a row together with an expert it chose;
- * entry i has its activations at i * width. */
+ * those of one expert follow one another, rows in order. */
 struct mix {
     const struct row_program *p;
     const struct row_op *op;
     const struct row_experts *f;
     size_t d, out;          /* elements of the input and of the result */
-    float *x;               /* (entries, d): inputs, where gathered */
     float *gate, *up, *act; /* (entries, width) */
     float *y;               /* (entries, out) */
-    const uint32_t *row;    /* of each entry; NULL: row 0 */
-    const uint32_t *expert; /* of each entry; NULL: `index` */
-    uint32_t index;
+    uint32_t *row;          /* of each entry */
+    size_t n;               /* experts that are computed together */
+    uint32_t expert[TOGETHER];
+    uint32_t start[TOGETHER + 1]; /* their entries */
 };
 
 static struct mix mix_of(const struct row_program *p, const struct row_op *op)
 {
     const struct row_experts *f = &op->experts;
-    size_t entries = num_max(p->rows_max, f->n);
-    struct mix m = {.p = p, .op = op, .f = f, .d = p->v[op->in[0]].n,
-                    .out = p->v[op->out[0]].n};
-    m.x = p->mixing;
-    m.gate = m.x + entries * m.d;
+    size_t entries = entries_most(p, f);
+    struct mix m = {.p = p,
+                    .op = op,
+                    .f = f,
+                    .d = p->v[op->in[0]].n,
+                    .out = p->v[op->out[0]].n,
+                    .row = p->picked};
+    m.gate = p->mixing;
     m.up = m.gate + entries * f->width;
     m.act = m.up + entries * f->width;
     m.y = m.act + entries * f->width;
@@ -298,6 +309,41 @@ static float gate_of(const struct mix *m, size_t row, size_t expert)
     return row_of(m->p, m->op->in[1], row)[expert];
 }
 
+/* Experts from `next` on that some row chose, as many as there is room for.
+ * Returns the one after the last that was looked at. */
+static uint32_t pick(struct mix *m, uint32_t next, size_t rows)
+{
+    size_t room = entries_most(m->p, m->f);
+    m->n = 0;
+    m->start[0] = 0;
+    for (; next < m->f->n && m->n < TOGETHER; next++) {
+        size_t end = m->start[m->n];
+        for (size_t r = 0; r < rows; r++) {
+            if (gate_of(m, r, next) == 0.0f) {
+                continue;
+            }
+            if (end == room) {
+                return next; /* its first ones are found again */
+            }
+            m->row[end++] = (uint32_t)r;
+        }
+        if (end > m->start[m->n]) {
+            m->expert[m->n++] = next;
+            m->start[m->n] = (uint32_t)end;
+        }
+    }
+    return next;
+}
+
+static size_t expert_of(const struct mix *m, size_t entry)
+{
+    size_t i = 0;
+    while (entry >= m->start[i + 1]) {
+        i++;
+    }
+    return m->expert[i];
+}
+
 /* act = f(gate) * (up * g) */
 static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
 {
@@ -305,8 +351,7 @@ static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
     const struct mix *m = ctx;
     size_t n = m->f->width;
     for (size_t i = begin; i < end; i++) {
-        float g = gate_of(m, m->row != NULL ? m->row[i] : 0,
-                          m->expert != NULL ? m->expert[i] : m->index);
+        float g = gate_of(m, m->row[i], expert_of(m, i));
         float *a = m->act + i * n;
         float *up = m->up + i * n;
         floats()->scale(up, up, g, NULL, n);
@@ -315,101 +360,81 @@ static void activate(void *ctx, size_t begin, size_t end, unsigned worker)
     }
 }
 
-static void activate_all(struct mix *m, size_t n)
+/* Call fn for `items`, on more threads where there are `floats` enough. */
+static void spread(struct mix *m, size_t items, size_t floats, crew_fn *fn)
 {
-    unsigned threads = n * m->f->width < PARALLEL_MIN ? 1 : m->p->m->threads;
-    size_t grain = (n + threads * 4 - 1) / (threads * 4);
-    crew_run(threads, n, grain > 0 ? grain : 1, activate, m);
+    unsigned threads = floats < PARALLEL_MIN ? 1 : m->p->m->threads;
+    size_t grain = (items + threads * 4 - 1) / (threads * 4);
+    crew_run(threads, items, grain > 0 ? grain : 1, fn, m);
 }
 
 static int set_input(const struct mix *m, const struct weight *w,
-                     const float *x, size_t ldx, size_t n, struct err *e)
+                     const struct linear_rows *rows, struct err *e)
 {
     const struct row_program *p = m->p;
     bool integer = linear_wants_integer(w);
     linear_in_length(p->lin, w->cols);
-    return linear_in_set(p->lin, p->kernels, x, ldx, n, integer, !integer,
-                         p->m->threads, e);
+    return linear_in_take(p->lin, p->kernels, rows, integer, !integer,
+                          p->m->threads, e);
 }
 
-/* Products of the input with gate and up of n experts; those of the i-th go to
- * the entries from entry + i on. */
-static void run_inner(const struct mix *m, const uint32_t *expert, size_t n,
-                      size_t entry)
+/* gate and up of all entries. */
+static int run_inner(const struct mix *m, struct err *e)
 {
     struct weight w[LINEAR_PARTS_MAX];
     struct linear_part part[LINEAR_PARTS_MAX];
     size_t width = m->f->width;
-    must(2 * n <= LINEAR_PARTS_MAX);
-    for (size_t i = 0; i < 2 * n; i++) {
+    const struct row_at *x = &m->p->base[m->p->v[m->op->in[0]].root];
+    const struct linear_rows rows = {.x = row_of(m->p, m->op->in[0], 0),
+                                     .ldx = x->ld,
+                                     .row = m->row,
+                                     .n = m->start[m->n],
+                                     .start = m->start,
+                                     .groups = m->n};
+    RETERR(set_input(m, m->f->w[EXPERTS_GATE], &rows, e));
+    for (size_t i = 0; i < 2 * m->n; i++) {
         bool up = i % 2 == 1;
-        float *y = (up ? m->up : m->gate) + (entry + i / 2) * width;
+        float *y = (up ? m->up : m->gate) + m->start[i / 2] * width;
         w[i] = cut(m->f->w[up ? EXPERTS_UP : EXPERTS_GATE],
-                   expert[i / 2] * width, width);
-        part[i] = (struct linear_part){.w = &w[i], .y = y, .ldy = width};
+                   m->expert[i / 2] * width, width);
+        part[i] = (struct linear_part){
+            .w = &w[i], .y = y, .ldy = width, .group = (uint32_t)(i / 2)};
     }
-    linear_run(part, 2 * n, m->p->lin, m->p->kernels, m->p->m->threads);
-}
-
-/* The last product of n entries of one expert, added to their rows. */
-static int add_down(const struct mix *m, const float *act, uint32_t expert,
-                    const uint32_t *row, size_t n, struct err *e)
-{
-    const struct row_program *p = m->p;
-    const struct weight w =
-        cut(m->f->w[EXPERTS_DOWN], expert * m->out, m->out);
-    const struct linear_part part = {.w = &w, .y = m->y, .ldy = m->out};
-    RETERR(set_input(m, &w, act, m->f->width, n, e));
-    linear_run(&part, 1, p->lin, p->kernels, p->m->threads);
-    for (size_t i = 0; i < n; i++) {
-        float *to = row_of(p, m->op->out[0], row != NULL ? row[i] : 0);
-        floats()->add_scaled(to, 1.0f, m->y + i * m->out, m->out);
-    }
+    linear_run(part, 2 * m->n, m->p->lin, m->p->kernels, m->p->m->threads);
     return 0;
 }
 
-/* One row: its experts have one input. */
-static int run_row(struct mix *m, struct err *e)
+static int run_down(const struct mix *m, struct err *e)
 {
-    uint32_t *expert = m->p->picked;
-    size_t n = 0;
-    for (uint32_t i = 0; i < m->f->n; i++) {
-        expert[n] = i;
-        n += gate_of(m, 0, i) != 0.0f ? 1 : 0;
+    struct weight w[TOGETHER];
+    struct linear_part part[TOGETHER];
+    const struct linear_rows rows = {.x = m->act,
+                                     .ldx = m->f->width,
+                                     .n = m->start[m->n],
+                                     .start = m->start,
+                                     .groups = m->n};
+    RETERR(set_input(m, m->f->w[EXPERTS_DOWN], &rows, e));
+    for (size_t i = 0; i < m->n; i++) {
+        w[i] = cut(m->f->w[EXPERTS_DOWN], m->expert[i] * m->out, m->out);
+        part[i] = (struct linear_part){.w = &w[i],
+                                       .y = m->y + m->start[i] * m->out,
+                                       .ldy = m->out,
+                                       .group = (uint32_t)i};
     }
-    m->expert = expert;
-    RETERR(set_input(m, m->f->w[EXPERTS_GATE], row_of(m->p, m->op->in[0], 0),
-                     m->d, 1, e));
-    for (size_t at = 0; at < n; at += LINEAR_PARTS_MAX / 2) {
-        run_inner(m, expert + at, num_min(n - at, LINEAR_PARTS_MAX / 2), at);
-    }
-    activate_all(m, n);
-    for (size_t i = 0; i < n; i++) {
-        RETERR(add_down(m, m->act + i * m->f->width, expert[i], NULL, 1, e));
-    }
+    linear_run(part, m->n, m->p->lin, m->p->kernels, m->p->m->threads);
     return 0;
 }
 
-/* The rows that chose expert m->index. */
-static int run_expert(struct mix *m, size_t rows, struct err *e)
+/* Elements [begin, end) of all entries, added to their rows. */
+static void add_up(void *ctx, size_t begin, size_t end, unsigned worker)
 {
-    uint32_t *row = m->p->picked;
-    size_t n = 0;
-    for (uint32_t r = 0; r < rows; r++) {
-        if (gate_of(m, r, m->index) != 0.0f) {
-            memcpy(m->x + n * m->d, row_of(m->p, m->op->in[0], r),
-                   m->d * sizeof(float));
-            row[n++] = r;
-        }
+    (void)worker;
+    const struct mix *m = ctx;
+    for (size_t i = 0; i < m->start[m->n]; i++) {
+        float *to = row_of(m->p, m->op->out[0], m->row[i]);
+        floats()->add_scaled(to + begin, 1.0f, m->y + i * m->out + begin,
+                             end - begin);
     }
-    if (n == 0) {
-        return 0;
-    }
-    m->row = row;
-    RETERR(set_input(m, m->f->w[EXPERTS_GATE], m->x, m->d, n, e));
-    run_inner(m, &m->index, 1, 0);
-    activate_all(m, n);
-    return add_down(m, m->act, m->index, row, n, e);
 }
 
 int row_experts_run(const struct row_program *p, const struct row_op *op,
@@ -419,11 +444,15 @@ int row_experts_run(const struct row_program *p, const struct row_op *op,
     for (size_t r = 0; r < rows; r++) {
         memset(row_of(p, op->out[0], r), 0, m.out * sizeof(float));
     }
-    if (rows == 1) {
-        return run_row(&m, e);
-    }
-    for (; m.index < m.f->n; m.index++) {
-        RETERR(run_expert(&m, rows, e));
+    for (uint32_t next = 0; next < m.f->n;) {
+        next = pick(&m, next, rows);
+        size_t n = m.start[m.n];
+        if (n > 0) {
+            RETERR(run_inner(&m, e));
+            spread(&m, n, n * m.f->width, activate);
+            RETERR(run_down(&m, e));
+            spread(&m, m.out, n * m.out, add_up);
+        }
     }
     return 0;
 }

@@ -313,7 +313,8 @@ static const char *set_ports(struct row_program *p)
         port->use = v->class == ROW_MASK    ? BACKEND_ROW_MASK
                     : v->class == ROW_WRITE ? BACKEND_ROW_WRITE
                     : v->class == ROW_PAST  ? BACKEND_ROW_PAST
-                                            : BACKEND_ROW_DATA;
+                    : p->uses[m->in_slot[k]] == 0 ? BACKEND_ROW_UNREAD
+                                                  : BACKEND_ROW_DATA;
         port->width = v->class == ROW_VALUE ? (uint32_t)v->n : 0;
         p->t_axis_in[k] = row_t_axis(m, m->in_slot[k]);
         if (m->has_t && p->t_axis_in[k] < 0 && v->class != ROW_PAST) {

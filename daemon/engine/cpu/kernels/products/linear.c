@@ -22,17 +22,27 @@
 #define PARALLEL_MIN 131072      /* multiply-adds that pay for a thread */
 #define ROUND_MIN    16384       /* elements to round that do */
 
+/* Rows [first, first + n) of the input. Their columns begin at 2 * first, where
+ * there is room if all of them are wide: row r is column first + r. */
+struct group {
+    size_t first, n, cols;
+    size_t run; /* linear_job's, while linear_run runs */
+};
+
 struct linear_in {
     size_t k, n;
     unsigned threads; /* that the scratch is for */
     bool integer, real;
 
-    size_t cap_q, ldq, cols;
+    size_t n_groups, cap_groups;
+    struct group *group;
+    size_t cap_q, ldq;
     int16_t *q;
     size_t cap_lane;
     uint8_t *lane; /* linear_run's, where many columns meet a table */
     size_t cap_rows;
-    uint32_t *lo;
+    uint32_t *of; /* each row's group */
+    uint32_t *lo; /* counted from its group's first column */
     float *xscale;
     bool *wide;
     size_t cap_x, ldx;
@@ -45,8 +55,7 @@ struct linear_in {
 struct rounding {
     struct linear_in *in;
     const struct kernels *kn;
-    const float *x;
-    size_t ldx;
+    const struct linear_rows *rows;
 };
 
 int linear_in_new(size_t k, struct linear_in **ret, struct err *e)
@@ -72,6 +81,8 @@ void linear_in_free(struct linear_in *in)
     }
     free(in->q);
     free(in->lane);
+    free(in->group);
+    free(in->of);
     free(in->lo);
     free(in->xscale);
     free(in->wide);
@@ -106,7 +117,8 @@ static int grow_rows(struct linear_in *in, size_t n, struct err *e)
     if (n <= in->cap_rows) {
         return 0;
     }
-    size_t cap[3] = {0, 0, 0};
+    size_t cap[4] = {0, 0, 0, 0};
+    RETERR(grow(&in->of, &cap[3], n, sizeof(*in->of), e));
     RETERR(grow(&in->lo, &cap[0], n, sizeof(*in->lo), e));
     RETERR(grow(&in->xscale, &cap[1], n, sizeof(*in->xscale), e));
     RETERR(grow(&in->wide, &cap[2], n, sizeof(*in->wide), e));
@@ -133,6 +145,17 @@ static size_t rounding_grain(const struct linear_in *in)
     return ROUND_MIN / 2 / (in->k + 1) + 1;
 }
 
+static const float *source(const struct rounding *s, size_t r)
+{
+    const struct linear_rows *x = s->rows;
+    return x->x + (x->row != NULL ? x->row[r] : r) * x->ldx;
+}
+
+static int16_t *column(const struct linear_in *in, size_t c)
+{
+    return in->q + c * in->ldq;
+}
+
 static void round_rows(void *ctx, size_t begin, size_t end, unsigned worker)
 {
     (void)worker;
@@ -140,9 +163,10 @@ static void round_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     struct linear_in *in = s->in;
     size_t k_pad = padded(in, s->kn);
     for (size_t r = begin; r < end; r++) {
-        const float *x = s->x + r * s->ldx;
+        const float *x = source(s, r);
         if (in->integer) {
-            in->wide[r] = s->kn->round_row(x, in->k, k_pad, in->q + r * in->ldq,
+            size_t c = in->group[in->of[r]].first + r;
+            in->wide[r] = s->kn->round_row(x, in->k, k_pad, column(in, c),
                                            &in->xscale[r]);
         }
         if (in->real) {
@@ -162,8 +186,9 @@ static void split_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     size_t k_pad = padded(in, s->kn);
     for (size_t r = begin; r < end; r++) {
         if (in->wide[r]) {
-            s->kn->split_row(s->x + r * s->ldx, in->k, k_pad,
-                             in->q + r * in->ldq, in->q + in->lo[r] * in->ldq);
+            size_t first = in->group[in->of[r]].first;
+            s->kn->split_row(source(s, r), in->k, k_pad, column(in, first + r),
+                             column(in, 2 * first + in->lo[r]));
         }
     }
 }
@@ -176,6 +201,7 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     size_t ld = gemm_pad(in->k);
     size_t row = real ? ld * sizeof(float) : 0; /* a decoded one */
     RETERR(grow_rows(in, n, e));
+    RETERR(grow(&in->group, &in->cap_groups, n, sizeof(*in->group), e));
     if (integer) {
         size_t own = num_min(2 * n, kn->own_words) * ldq * sizeof(*in->q);
         row = num_max(row, linear_scratch(2 * n) + own);
@@ -190,33 +216,67 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
                 e);
 }
 
-int linear_in_set(struct linear_in *in, const struct kernels *kn,
-                  const float *x, size_t ldx, size_t n, bool integer, bool real,
-                  unsigned threads, struct err *e)
+/* Which rows make which group. */
+static int divide(struct linear_in *in, const struct linear_rows *x,
+                  struct err *e)
+{
+    in->n_groups = x->start != NULL ? x->groups : 1;
+    RETERR(grow(&in->group, &in->cap_groups, in->n_groups, sizeof(*in->group),
+                e));
+    for (size_t i = 0; i < in->n_groups; i++) {
+        size_t first = x->start != NULL ? x->start[i] : 0;
+        size_t end = x->start != NULL ? x->start[i + 1] : x->n;
+        must(first <= end && end <= x->n);
+        in->group[i] =
+            (struct group){.first = first, .n = end - first, .cols = end - first};
+        for (size_t r = first; r < end; r++) {
+            in->of[r] = (uint32_t)i;
+        }
+    }
+    return 0;
+}
+
+/* Places for the second columns; how many there are. */
+static size_t place_wide(struct linear_in *in)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < in->n; r++) {
+        in->lo[r] =
+            in->wide[r] ? (uint32_t)in->group[in->of[r]].cols++ : 0;
+        n += in->wide[r] ? 1 : 0;
+    }
+    return n;
+}
+
+int linear_in_take(struct linear_in *in, const struct kernels *kn,
+                   const struct linear_rows *x, bool integer, bool real,
+                   unsigned threads, struct err *e)
 {
     threads = threads > 0 ? threads : 1;
-    int rc = linear_in_reserve(in, kn, n, integer, real, threads, e);
-    if (rc < 0) {
-        return rc;
-    }
-    in->n = n;
+    RETERR(linear_in_reserve(in, kn, x->n, integer, real, threads, e));
+    in->n = x->n;
     in->threads = threads;
     in->integer = integer;
     in->real = real;
     in->ldq = column_stride(padded(in, kn));
     in->ldx = gemm_pad(in->k);
-    struct rounding s = {.in = in, .kn = kn, .x = x, .ldx = ldx};
+    RETERR(divide(in, x, e));
+    struct rounding s = {.in = in, .kn = kn, .rows = x};
     size_t grain = rounding_grain(in);
-    unsigned use = n * in->k < ROUND_MIN ? 1 : threads;
-    crew_run(use, n, grain, round_rows, &s);
-    in->cols = n;
-    for (size_t r = 0; integer && r < n; r++) {
-        in->lo[r] = in->wide[r] ? (uint32_t)in->cols++ : 0;
-    }
-    if (integer && in->cols > n) {
-        crew_run(use, n, grain, split_rows, &s);
+    unsigned use = in->n * in->k < ROUND_MIN ? 1 : threads;
+    crew_run(use, in->n, grain, round_rows, &s);
+    if (integer && place_wide(in) > 0) {
+        crew_run(use, in->n, grain, split_rows, &s);
     }
     return 0;
+}
+
+int linear_in_set(struct linear_in *in, const struct kernels *kn,
+                  const float *x, size_t ldx, size_t n, bool integer, bool real,
+                  unsigned threads, struct err *e)
+{
+    const struct linear_rows rows = {.x = x, .ldx = ldx, .n = n};
+    return linear_in_take(in, kn, &rows, integer, real, threads, e);
 }
 
 bool linear_wants_integer(const struct weight *w)
@@ -234,16 +294,18 @@ struct piece {
     size_t n_jobs;
     size_t units;
     unsigned threads;
+    size_t measured; /* measure_columns: the first of them */
     atomic_size_t next;
 };
 
-/* Of products with tables: kernels.run of all columns. A single one takes no
- * notice of it. */
-static size_t columns_run(const struct linear_in *in, const struct kernels *kn)
+/* Of products with tables: kernels.run of a group's columns. A single one takes
+ * no notice of it. */
+static size_t columns_run(const struct linear_in *in, const struct group *g,
+                          const struct kernels *kn)
 {
     size_t least = 0;
-    for (size_t c = 0; kn->run != NULL && in->cols > 1 && c < in->cols; c++) {
-        size_t run = kn->run(in->q + c * in->ldq, padded(in, kn));
+    for (size_t c = 0; kn->run != NULL && g->cols > 1 && c < g->cols; c++) {
+        size_t run = kn->run(column(in, 2 * g->first + c), padded(in, kn));
         least = c == 0 || run < least ? run : least;
     }
     return least;
@@ -256,48 +318,56 @@ static void measure_columns(void *ctx, size_t begin, size_t end,
     const struct piece *p = ctx;
     const struct linear_in *in = p->in;
     for (size_t c = begin; c < end; c++) {
-        in->lane[c] =
-            p->kn->lane(in->q + c * in->ldq, padded(in, p->kn));
+        in->lane[p->measured + c] =
+            p->kn->lane(column(in, p->measured + c), padded(in, p->kn));
     }
 }
 
-/* What products with tables want to know of the columns, few or many. Integers
- * of 8 or 4 bits never pay for it. */
-static void columns_for_tables(struct piece *p, unsigned threads)
+/* What products with tables want to know of a group's columns, few or many. */
+static void group_for_tables(struct piece *p, struct group *g, unsigned threads)
 {
     const struct linear_in *in = p->in;
-    bool table = false;
-    for (size_t i = 0; i < p->n_jobs; i++) {
-        table = table || weight_entries(p->job[i].kind) > 0;
-    }
-    if (!table) {
+    if (g->cols < p->kn->many) {
+        g->run = columns_run(in, g, p->kn);
         return;
     }
-    if (in->cols >= p->kn->many) {
-        if (p->kn->lane != NULL) {
-            unsigned use = in->n * in->k < ROUND_MIN ? 1 : threads;
-            crew_run(use, in->cols, rounding_grain(in), measure_columns, p);
+    g->run = 0;
+    if (p->kn->lane != NULL) {
+        unsigned use = g->cols * in->k < ROUND_MIN ? 1 : threads;
+        p->measured = 2 * g->first;
+        crew_run(use, g->cols, rounding_grain(in), measure_columns, p);
+    }
+}
+
+/* Integers of 8 or 4 bits never pay for it. */
+static void columns_for_tables(struct piece *p, const struct linear_part *parts,
+                               size_t n_parts, unsigned threads)
+{
+    const struct linear_in *in = p->in;
+    for (size_t i = 0; i < n_parts; i++) {
+        struct group *g = &in->group[parts[i].group];
+        bool table = weight_entries(parts[i].w->kind) > 0;
+        bool done = i > 0 && parts[i - 1].group == parts[i].group &&
+                    weight_entries(parts[i - 1].w->kind) > 0;
+        if (table && !done && g->n > 0) {
+            group_for_tables(p, g, threads);
         }
-        return;
-    }
-    size_t run = columns_run(in, p->kn);
-    for (size_t i = 0; i < p->n_jobs; i++) {
-        p->job[i].run = weight_entries(p->job[i].kind) > 0 ? run : 0;
     }
 }
 
 /* Columns of an eighth of the first cache stay there whatever passes by (Zen 4:
  * of 32 KiB up to 4 KiB; from 7 KiB on palettes of 64 gained 5 % when weights
  * went to the second cache first, from 9.5 KiB on everything did). */
-static bool leave_cache(const struct linear_in *in)
+static bool leave_cache(const struct linear_in *in, const struct group *g)
 {
-    return in->cols * in->k * sizeof(*in->q) > machine_first_cache() / 8;
+    return g->cols * in->k * sizeof(*in->q) > machine_first_cache() / 8;
 }
 
 static void job_init(struct linear_job *j, const struct linear_part *p,
                      const struct linear_in *in)
 {
     const struct weight *w = p->w;
+    const struct group *g = &in->group[p->group];
     must(w->cols == in->k);
     *j = (struct linear_job){
         .kind = w->kind,
@@ -314,14 +384,15 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .bias = p->bias,
         .y = p->y,
         .ldy = p->ldy,
-        .n = in->n,
-        .cols = in->cols,
-        .q = in->q,
+        .n = g->n,
+        .cols = g->cols,
+        .q = column(in, 2 * g->first),
         .ldq = in->ldq,
-        .lo = in->lo,
-        .xscale = in->xscale,
-        .lane = in->lane,
-        .far = leave_cache(in),
+        .lo = in->lo + g->first,
+        .xscale = in->xscale + g->first,
+        .lane = in->lane + 2 * g->first,
+        .run = weight_entries(w->kind) > 0 ? g->run : 0,
+        .far = leave_cache(in, g),
     };
 }
 
@@ -346,7 +417,8 @@ static const char *unit_at(const struct piece *p, size_t unit)
 /* A thread's. */
 struct hand {
     char *scratch;
-    bool owned; /* linear_job's */
+    bool owned;          /* linear_job's, of */
+    const int16_t *whose; /* these columns */
 };
 
 static void job_run(const struct piece *p, const struct linear_job *j,
@@ -354,6 +426,8 @@ static void job_run(const struct piece *p, const struct linear_job *j,
 {
     struct linear_job mine = *j;
     mine.then = then;
+    h->owned = h->owned && h->whose == j->q;
+    h->whose = j->q;
     mine.owned = &h->owned;
     end = end < j->rows ? end : j->rows;
     if (j->cols >= p->kn->many) {
@@ -416,8 +490,9 @@ static void worker_run(void *ctx, size_t begin, size_t end, unsigned worker)
 static void real_run(const struct linear_part *p, const struct linear_in *in,
                      unsigned threads)
 {
-    struct gemm g = {.cols = in->n,
-                     .x = in->x,
+    const struct group *of = &in->group[p->group];
+    struct gemm g = {.cols = of->n,
+                     .x = in->x + of->first * in->ldx,
                      .bias = p->bias,
                      .y = p->y,
                      .ldr = 1,
@@ -450,18 +525,24 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
     for (size_t i = 0; i < n_parts; i++) {
         bool integer = linear_wants_integer(parts[i].w);
         must(integer ? in->integer : in->real);
+        must(parts[i].group < in->n_groups);
         if (!integer) {
             real_run(&parts[i], in, threads);
-            continue;
         }
-        job_init(&p.job[p.n_jobs++], &parts[i], in);
-        p.units += (parts[i].w->rows + UNIT - 1) / UNIT;
-        work += parts[i].w->rows * in->k * in->cols;
     }
-    if (p.units == 0 || in->n == 0) {
+    columns_for_tables(&p, parts, n_parts, threads);
+    for (size_t i = 0; i < n_parts; i++) {
+        const struct weight *w = parts[i].w;
+        const struct group *g = &in->group[parts[i].group];
+        if (linear_wants_integer(w) && g->n > 0) {
+            job_init(&p.job[p.n_jobs++], &parts[i], in);
+            p.units += (w->rows + UNIT - 1) / UNIT;
+            work += w->rows * in->k * g->cols;
+        }
+    }
+    if (p.units == 0) {
         return;
     }
-    columns_for_tables(&p, threads);
     p.threads = work < PARALLEL_MIN || threads == 0 ? 1 : threads;
     if (p.threads == 1) {
         struct hand h = {.scratch = in->scratch};

@@ -54,18 +54,36 @@ CHECKED int linear_in_set(struct linear_in *in, const struct kernels *kn,
                           const float *x, size_t ldx, size_t n, bool integer,
                           bool real, unsigned threads, struct err *e);
 
+/* Rows that fall into groups, each for products of its own. */
+struct linear_rows {
+    const float *x;
+    size_t ldx;
+    const uint32_t *row; /* row r of the input is x + row[r] * ldx; NULL: r */
+    size_t n;
+    const uint32_t *start; /* group i is rows [start[i], start[i + 1]); NULL:
+                              one group of all */
+    size_t groups;
+};
+
+/* As linear_in_set, but for groups. Errors: NOMEM. */
+CHECKED int linear_in_take(struct linear_in *in, const struct kernels *kn,
+                           const struct linear_rows *x, bool integer, bool real,
+                           unsigned threads, struct err *e);
+
 /* Does a product with w take the integer form of its input? */
 bool linear_wants_integer(const struct weight *w);
 
-/* One matrix of a set that shares its input. Only whole rows of w. */
+/* One matrix of a set that shares its input, or has a group of its rows. Only
+ * whole rows of w. */
 struct linear_part {
     const struct weight *w; /* [rows][k] */
     const float *bias;      /* rows, or NULL */
-    float *y;               /* y[r * ldy + o] */
+    float *y;               /* y[r * ldy + o], r counted from the group's */
     size_t ldy;
+    uint32_t group; /* parts of one group follow one another */
 };
 
-#define LINEAR_PARTS_MAX 16u
+#define LINEAR_PARTS_MAX 32u
 
 /* All parts with integer weights or tables in one parallel region, others in
  * one each. Never allocates. Errors: none (shapes are the caller's: must()). */
