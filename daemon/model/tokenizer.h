@@ -2,8 +2,8 @@
  *
  * Kinds: "gpt2" (BPE by rank, of bytes; the pre-tokenizer pattern is chosen by
  * tokenizer.ggml.pre), "gemma4" (the same of characters, with byte fallback;
- * some names of tokenizer.ggml.pre are that too) and "llama" (SentencePiece-style
- * BPE with scores and byte fallback). Others are refused by name (TOKENIZER).
+ * some names of tokenizer.ggml.pre are that too), "llama" (SentencePiece-style
+ * BPE with scores and byte fallback) and "t5" (SentencePiece's Unigram). Others are refused by name (TOKENIZER).
  *
  * Thread: immutable after open; encode and decode may run on any thread at
  * the same time.

@@ -316,12 +316,6 @@ def test_sentencepiece(aned, model, shared, tmp_path, name):
     check_tokens(aned, with_tokenizer(model, tmp_path / "hf", path, "tokenizer.model"), Pieces(path), 30)
 
 
-def test_unigram_is_named(aned, model, shared, tmp_path):
-    path = shared / "data" / "tokenizers" / "spm" / "spm_test_model.model"
-    said = run(aned, "inspect", with_tokenizer(model, tmp_path / "hf", path, "tokenizer.model"), code=65)
-    assert "Unigram" in said
-
-
 def test_special_tokens(aned, model, tmp_path):
     hf_export.write(model("tiny-llama"), tmp_path / "hf", eos_token_id=[511, 510], bos_token_id=509)
     edit(tmp_path / "hf", lambda t: (t["added_tokens"][1].update(rstrip=True), t.update(post_processor={

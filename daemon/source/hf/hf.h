@@ -13,6 +13,7 @@
  *                what a family adds (fill.h)
  *   tensors.c    names and rows
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
+ *   unigram.c    tokenizer.json of kind Unigram
  *   special.c    special tokens, chat template
  */
 #pragma once
@@ -72,6 +73,7 @@ struct hf {
     bool tied; /* config.json says so */
     void *own; /* what the family keeps, of made_alloc */
     enum { HF_NO_TOKENIZER, HF_TOKENIZER_JSON, HF_TOKENIZER_SPM } tokens;
+    int64_t unk; /* of a Unigram vocabulary; else -1 */
     size_t n_weights;
     struct safetensors *weights[GGUF_PARTS_MAX];
     char text_key[GGUF_KEY_MAX]; /* the last key's name */
@@ -181,6 +183,13 @@ CHECKED int hf_pre_of(const struct json *tokenizer, const char **ret,
  * U+2581, and with *ret_prefix puts one in front. */
 CHECKED int hf_spaces_of(const struct json *tokenizer, bool *ret_prefix,
                          struct err *e);
+
+/* unigram.c. `model` of a tokenizer.json into v, which has room for it, and
+ * h->unk; then, with added tokens in v, all keys. Errors: TOKENIZER. */
+CHECKED int hf_unigram_vocab(struct hf *h, const struct json *model,
+                             struct hf_vocab *v, struct err *e);
+CHECKED int hf_put_unigram(struct hf *h, const struct json *tokenizer,
+                           struct hf_vocab *v, struct err *e);
 
 /* spm.c. tokenizer.model in p[0..n). config: tokenizer_config.json or NULL. */
 CHECKED int hf_put_spm(struct hf *h, const void *p, size_t n,
