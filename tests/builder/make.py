@@ -25,6 +25,7 @@ VOCAB = 640
 SMALL = {"vocab_size": VOCAB, "hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4, "num_attention_heads": 4,
          "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 GEMMA = {"head_dim": 32, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16, "query_pre_attn_scalar": 32}
+LFM2 = {"conv_L_cache": 3, "layer_types": ["conv", "full_attention", "conv", "full_attention"], "tie_word_embeddings": True}
 MODELS = {  # class of the configuration, what it gets beside SMALL
     "llama": ("LlamaConfig", {"head_dim": 32, "tie_word_embeddings": False}),
     "mistral": ("MistralConfig", {"head_dim": 32, "tie_word_embeddings": False, "sliding_window": None}),
@@ -32,6 +33,9 @@ MODELS = {  # class of the configuration, what it gets beside SMALL
     "qwen3": ("Qwen3Config", {"head_dim": 32, "tie_word_embeddings": True}),
     "phi3": ("Phi3Config", {"tie_word_embeddings": False, "sliding_window": None, "original_max_position_embeddings": 512}),
     "gemma2": ("Gemma2Config", GEMMA),
+    "lfm2": ("Lfm2Config", LFM2 | {"block_auto_adjust_ff_dim": False}),
+    "lfm2moe": ("Lfm2MoeConfig", LFM2 | {"num_dense_layers": 1, "num_experts": 8, "num_experts_per_tok": 2,
+                                         "moe_intermediate_size": 64, "norm_topk_prob": True, "use_expert_bias": True}),
 }
 
 
@@ -45,8 +49,11 @@ def spread(model):
             p.data = x * 0.1 + (0 if norms_add_one or name.endswith("bias") else 1)
             continue
         embeds = "embed" in name
-        rows = torch.exp(0.3 * torch.randn((p.shape[0], 1), generator=draw))
-        p.data = x * rows * (0.25 if embeds else 3 if "lm_head" in name else 0.8) / (1 if embeds else p.shape[1] ** 0.5)
+        rows = torch.exp(0.3 * torch.randn((*p.shape[:-1], 1), generator=draw))
+        p.data = x * rows * (0.25 if embeds else 3 if "lm_head" in name else 0.8) / (1 if embeds else p.shape[-1] ** 0.5)
+    for name, b in model.named_buffers():
+        if name.endswith("expert_bias"):
+            b.copy_(0.1 * torch.randn(b.shape, generator=draw))
     model.tie_weights()
 
 
@@ -97,7 +104,8 @@ class Session:
         kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
         for i in self.s.get_inputs():
             if i.name.startswith("past"):
-                yield i.name, np.zeros(self.empty, kinds[i.type])
+                conv = [d if isinstance(d, int) else 1 for d in i.shape]
+                yield i.name, np.zeros(conv if "conv" in i.name else self.empty, kinds[i.type])
 
     def logits(self, ids):
         n = len(ids)

@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).parent
 PYTHON = pathlib.Path(os.environ.get("ANED_BUILDER_PYTHON", TOP / ".build" / "venv-builder" / "bin" / "python"))
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="onnxruntime-genai is not installed: ./dev test onnx-builder")
 CLEAR = 0.02
-FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2"]
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "lfm2", "lfm2moe"]
 
 
 def make(out, *args):

@@ -83,7 +83,7 @@ static inline Ox__Node *kit_node(struct kit *k, Ox__Graph *g, const char *op,
     static const char *const microsoft[] = {
         "MatMulNBits", "GatherBlockQuantized", "GroupQueryAttention",
         "RotaryEmbedding", "SkipSimplifiedLayerNormalization",
-        "CausalConvWithState", "MultiHeadAttention"};
+        "CausalConvWithState", "MultiHeadAttention", "QMoE"};
     n->op_type = kit_text(k, op);
     n->name = kit_text(k, out);
     for (size_t i = 0; i < countof(microsoft); i++) {
