@@ -11,7 +11,7 @@
  *   config.c     numbers that all families have; keys.c: which keys are known
  *   rope.c       rotation   families.c, families_gemma.c, zaya.c   the table, and
  *                what a family adds (fill.h)
- *   tensors.c    names and rows
+ *   tensors.c    names and rows   scales.c  factors beside F8
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
  *   unigram.c    tokenizer.json of kind Unigram
  *   special.c    special tokens, chat template
@@ -72,6 +72,8 @@ struct hf {
     uint32_t n_layers, d_model, n_heads, n_kv, d_head, context, vocab;
     bool tied; /* config.json says so */
     void *own; /* what the family keeps, of made_alloc */
+    bool scaled;      /* F8 weights have factors beside them */
+    int64_t block[2]; /* rows and columns that one is for; 0: all */
     enum { HF_NO_TOKENIZER, HF_TOKENIZER_JSON, HF_TOKENIZER_SPM } tokens;
     int64_t unk; /* of a Unigram vocabulary; else -1 */
     size_t n_weights;
@@ -145,6 +147,22 @@ CHECKED int hf_check_type(const struct safetensors_tensor *t, struct err *e);
 /* Elements [at, at + n) of a tensor of a known dtype. Inside gguf_guard. */
 void hf_decode(enum safetensors_type type, const uint8_t *data, uint64_t at,
                uint64_t n, float *out);
+
+/* scales.c. quantization_config. Errors: UNSUPPORTED, by name. */
+CHECKED int hf_read_scales(struct hf *h, struct err *e);
+/* Is this tensor the factors of another? */
+bool hf_is_scale(const struct hf *h, const char *name);
+/* Factors of a matrix, in blocks; data NULL: it has none. */
+struct hf_scale {
+    const uint8_t *data;
+    uint32_t type, bytes; /* ggml's */
+    uint64_t row_block, col_block, cols;
+};
+/* Errors: UNSUPPORTED (it should have some), CONVERT (their shape). */
+CHECKED int hf_scale_of(const struct hf *h, const struct safetensors_tensor *t,
+                        struct hf_scale *ret, struct err *e);
+/* Row `row` of n numbers times its factors. Inside gguf_guard. */
+void hf_scale_row(const struct hf_scale *s, uint64_t row, uint64_t n, float *y);
 
 /* tokenizer.c, spm.c: tokenizer.ggml.*. A model without a tokenizer has none of
  * these keys. Errors: TOKENIZER (what aned has not, by name), MODEL_CONFIG. */
