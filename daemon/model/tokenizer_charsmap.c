@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "model/tokenizer_norm.h"
 
 static uint32_t load_u32(const uint8_t *p)
@@ -21,8 +22,9 @@ int charsmap_open(struct charsmap *m, const void *p, size_t n, struct err *e)
         return 0;
     }
     size_t trie = n >= 4 ? load_u32(b) : 0;
-    if (n < 9 || trie == 0 || trie % 4 != 0 || trie > n - 5 ||
-        b[n - 1] != '\0') {
+    bool fits = n >= 9 && trie > 0 && trie % 4 == 0 && trie <= n - 5;
+    const char *texts = (const char *)b + (fits ? 4 + trie : 0);
+    if (!fits || b[n - 1] != '\0' || !utf8_valid(texts, n - 4 - trie)) {
         return err_set(e, ERR_TOKENIZER,
                        "the table of characters is malformed: %zu bytes, %zu of "
                        "them its tree",
@@ -39,7 +41,7 @@ int charsmap_open(struct charsmap *m, const void *p, size_t n, struct err *e)
     for (size_t i = 0; i < m->n_units; i++) {
         m->units[i] = load_u32(b + 4 + 4 * i);
     }
-    memcpy(m->texts, b + 4 + trie, m->n_texts);
+    memcpy(m->texts, texts, m->n_texts);
     return 0;
 }
 
@@ -53,6 +55,12 @@ void charsmap_fini(struct charsmap *m)
 static uint32_t offset_of(uint32_t unit)
 {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
+}
+
+/* Is p[at] where a character begins, or the end? */
+static bool begins(const char *p, size_t at, size_t n)
+{
+    return at >= n || ((uint8_t)p[at] & 0xC0u) != 0x80u;
 }
 
 size_t charsmap_find(const struct charsmap *m, const char *p, size_t n,
@@ -77,7 +85,8 @@ size_t charsmap_find(const struct charsmap *m, const char *p, size_t n,
             break;
         }
         uint32_t text = m->units[at] & 0x7FFFFFFFu;
-        if ((unit >> 8 & 1) != 0 && text < m->n_texts) {
+        if ((unit >> 8 & 1) != 0 && text < m->n_texts &&
+            begins(p, i + 1, n) && begins(m->texts, text, m->n_texts)) {
             *ret = (struct span){m->texts + text, strlen(m->texts + text)};
             found = i + 1;
             if (!longest) {

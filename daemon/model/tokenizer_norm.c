@@ -87,7 +87,8 @@ static int read_step(struct norm *m, struct span s, struct err *e)
         to->op = names[i].op;
         to->a = names[i].n_args > 0 ? cut_mark(&rest) : to->a;
         to->b = names[i].n_args > 1 ? cut_mark(&rest) : to->b;
-        if (rest.n == 0 && (to->op != NORM_REPLACE || to->a.n > 0)) {
+        bool good = utf8_valid(to->a.p, to->a.n) && utf8_valid(to->b.p, to->b.n);
+        if (good && rest.n == 0 && (to->op != NORM_REPLACE || to->a.n > 0)) {
             return 0;
         }
     }

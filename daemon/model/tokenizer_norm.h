@@ -20,8 +20,9 @@ struct charsmap {
 CHECKED int charsmap_open(struct charsmap *m, const void *p, size_t n,
                           struct err *e);
 void charsmap_fini(struct charsmap *m); /* zeroed is fine */
-/* Bytes of the shortest or the longest text of the table that p[0..n) begins
- * with, and what stands in its place; 0: there is none. */
+/* Bytes of the shortest or the longest text of the table that p[0..n), UTF-8,
+ * begins with, and what stands in its place; 0: there is none. Both are whole
+ * characters, whatever the table says. */
 size_t charsmap_find(const struct charsmap *m, const char *p, size_t n,
                      bool longest, struct span *ret);
 

@@ -193,7 +193,8 @@ static void test_hostile(void **state)
 {
     (void)state;
     struct vocab v;
-    static const char *const wrong[] = {"martian", "replace\x1F\x1Fx", "nfc\x1Fx"};
+    static const char *const wrong[] = {"martian", "replace\x1F\x1Fx", "nfc\x1Fx",
+                                        "prepend\x1F\xC3"};
     static const uint32_t sizes[] = {0, 2046, 4096, UINT32_MAX, 0x80000000};
     for (size_t i = 0; i < countof(sizes); i++) {
         put_tokens(&v);
