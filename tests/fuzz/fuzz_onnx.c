@@ -29,7 +29,8 @@ static const char *const names[] = {
     "x0", "h1",    "q",    "k",    "v",   "pk",    "pv",  "less", "total",
     "att", "o",    "h2",   "x1",   "gate", "up",   "act", "both", "down",
     "h3", "embed", "ids",  "mask", "cos", "sin",   "n1",  "wq",   "wo",
-    "one", "sum",  "head", "",     "sig", "extra", "wk",
+    "one", "sum",  "head", "",     "sig", "extra", "wk",  "scores", "chosen",
+    "picked", "shares", "moe", "scale", "fc1", "fc1.s", "fc2", "rb", "r0",
 };
 static const char *const ops[] = {
     "MatMul", "Add", "Mul", "Gather", "Cast", "Shape", "Sub", "ReduceSum",
@@ -39,6 +40,7 @@ static const char *const ops[] = {
     "GatherBlockQuantized", "DequantizeLinear", "CausalConvWithState", "Gemm",
     "Div", "Tanh", "Greater", "ReduceMax", "MultiHeadAttention", "Tile", "Slice",
     "Gelu", "Identity", "RMSNormalization", "QMoE", "Concat", "Unsqueeze",
+    "TopK", "GatherElements", "ScatterElements", "Clip", "Log", "Reciprocal",
 };
 static const char *const attrs[] = {
     "num_heads", "kv_num_heads", "scale", "local_window_size", "softcap",
@@ -49,7 +51,8 @@ static const char *const attrs[] = {
     "noop_with_empty_axes", "num_outputs", "qk_norm_epsilon", "qk_output",
     "rotary_embedding_dim", "rotary_interleaved", "saturate", "smooth_softmax",
     "stash_type", "state_window", "transA", "weight_prepacked",
-    "accuracy_level", "sliding_window_cache",
+    "accuracy_level", "sliding_window_cache", "k", "expert_weight_bits",
+    "swiglu_fusion", "normalize_routing_weights", "largest",
 };
 static const int64_t numbers[] = {
     0, 1, 2, -1, 3, 4, 8, 16, 31, 32, 33, 40, 48, 64, 1280, 255, 65536,
@@ -369,6 +372,9 @@ static void other_form(struct kit *k, struct draw *d)
 static struct span changed(struct kit *k, struct draw *d)
 {
     kit_decoder(k);
+    if (draw_one_in(d, 3)) {
+        kit_mixture(k);
+    }
     for (unsigned i = draw_below(d, 4); i > 0 || d->n > 0; i -= i > 0) {
         switch (draw_below(d, 7)) {
         case 0:
