@@ -127,7 +127,9 @@ static inline Ox__Tensor *kit_tensor(struct kit *k, const char *name,
     t->n_dims = n_dims;
     t->dims = arena_array(&k->a, n_dims + 1, sizeof(*t->dims));
     must(t->dims != NULL);
-    memcpy(t->dims, dims, n_dims * sizeof(*dims));
+    if (n_dims > 0) { /* dims may be NULL */
+        memcpy(t->dims, dims, n_dims * sizeof(*dims));
+    }
     t->raw_data = kit_bytes(k, raw, n);
     return t;
 }
