@@ -53,6 +53,11 @@ int hf_read_scales(struct hf *h, struct err *e)
     if (json_type(q) != JSON_OBJECT || json_get(q, "quant_method") == NULL) {
         return unknown("quant_method", "", e);
     }
+    if (h->family->take != NULL) { /* it reads tensors by itself */
+        return err_set(e, ERR_UNSUPPORTED,
+                       WHERE "a %s with quantised weights is not converted",
+                       h->family->model_type);
+    }
     h->scaled = true;
     for (const struct json *c = json_first(q); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "weight_block_size") != 0) {
