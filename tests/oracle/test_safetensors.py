@@ -23,6 +23,7 @@ from sources import ZayaFolder  # noqa: E402
 from test_tokenizers import PRES, TEXTS, Pieces, ask, pairs, reference, texts  # noqa: E402
 
 SHARED = ["gemma2", "gemma4-e", "granite", "hunyuan-dense", "lfm2", "mistral", "olmo2", "phi3", "qwen3", "smollm3"]
+NOT_IN_FOLDERS = {"lfm2moe": "'lfm2_moe'", "gemma4": "enable_moe_block", "privacy-filter": "'openai_privacy_filter'"}  # experts, by GGUF alone
 OF_ITS_OWN = {"gemma2"}  # the shared folder's model.safetensors has other weights than its model.gguf
 MORE = ["tiny-llama", "tiny-qwen2", "tiny-gemma", "deep-gemma"]  # of mkgguf.py
 ASIDE = ("bundle.json", "tokenizer.gguf")  # names, digests and metadata differ
@@ -134,7 +135,12 @@ def test_zaya_and_a_gguf_are_one_bundle(aned, shared, tmp_path):
 # --- what a GGUF becomes ---
 
 
-@pytest.mark.parametrize("name", [*(name for name, row in BY_NAME.items() if row.gguf), *MORE])
+@pytest.mark.parametrize("family", NOT_IN_FOLDERS)
+def test_families_with_experts_are_refused(aned, shared, family):
+    assert NOT_IN_FOLDERS[family] in run(aned, "inspect", shared / "data" / "families" / family / "a", code=65)
+
+
+@pytest.mark.parametrize("name", [*(name for name, row in BY_NAME.items() if row.gguf and name not in NOT_IN_FOLDERS), *MORE])
 def test_export_is_the_same_bundle(aned, model, tmp_path, name):
     source = model(name)
     if name == "exaone4":  # its divisors are no form of config.json's
