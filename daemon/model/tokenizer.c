@@ -301,7 +301,8 @@ static size_t without_spaces(const char *p, size_t n)
 {
     while (n > 0) {
         size_t from = n - 1;
-        while (from > 0 && n - from < 4 && ((unsigned char)p[from] & 0xC0u) == 0x80u) {
+        while (from > 0 && n - from < 4 &&
+               ((unsigned char)p[from] & 0xC0u) == 0x80u) {
             from--;
         }
         if (spaces_at(p + from, n - from) != n - from) {
@@ -331,8 +332,8 @@ static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
             i++;
             continue;
         }
-        size_t len = t->tokens[id].strip_left ? without_spaces(p + from, i - from)
-                                              : i - from;
+        size_t len = i - from;
+        len = t->tokens[id].strip_left ? without_spaces(p + from, len) : len;
         RETERR(fragment(c, p + from, len, after, e));
         RETERR(encoder_emit(c, id, e));
         i += t->tokens[id].text_n;

@@ -1,5 +1,5 @@
-/* tokenizer_norm.c - texts of Unigram vocabularies before they are cut. Each step
- * of a tokenizer.json is what the `tokenizers` package does by that name, down
+/* tokenizer_norm.c - texts of Unigram vocabularies before they are cut. Each
+ * step of a tokenizer.json is what the `tokenizers` package does by that name, down
  * to its taking the table's shortest text and graphemes of fewer than six bytes
  * at once.
  */
@@ -87,7 +87,8 @@ static int read_step(struct norm *m, struct span s, struct err *e)
         to->op = names[i].op;
         to->a = names[i].n_args > 0 ? cut_mark(&rest) : to->a;
         to->b = names[i].n_args > 1 ? cut_mark(&rest) : to->b;
-        bool good = utf8_valid(to->a.p, to->a.n) && utf8_valid(to->b.p, to->b.n);
+        bool good =
+            utf8_valid(to->a.p, to->a.n) && utf8_valid(to->b.p, to->b.n);
         if (good && rest.n == 0 && (to->op != NORM_REPLACE || to->a.n > 0)) {
             return 0;
         }

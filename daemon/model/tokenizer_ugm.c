@@ -3,8 +3,8 @@
  * right. A character that begins no token costs ten more than the worst one;
  * neighbours of that sort are one unknown token, or fall apart into bytes.
  *
- * Tokens that begin at a place are found in one list, sorted by bytes: each byte
- * of the text narrows the range of tokens that begin so. Sums are in doubles
+ * Tokens that begin at a place are found in one list, sorted by bytes: each
+ * byte of the text narrows the range of tokens that begin so. Sums are in doubles
  * over scores of single precision, so they are exact, and a text may be cut
  * where no token reaches over.
  */
@@ -91,7 +91,9 @@ static int add_tokens(struct tokenizer *t, const struct gguf_kv *scores,
                            "vocabulary has at most %u",
                            i, s.n, UGM_TOKEN_MAX);
         }
-        least = type == TOKEN_NORMAL && (double)score < least ? (double)score : least;
+        if (type == TOKEN_NORMAL && (double)score < least) {
+            least = (double)score;
+        }
         if (from_text(type) && s.n > 0 && s.n <= UGM_TOKEN_MAX &&
             text_map_get(t, s.p, s.n) == i) {
             u->tokens[u->n++] = (struct ugm_token){

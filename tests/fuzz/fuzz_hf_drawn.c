@@ -66,7 +66,8 @@ static void base64(struct buf *b, const uint8_t *p, size_t n)
                      (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
                      (i + 2 < n ? p[i + 2] : 0u);
         for (unsigned k = 0; k < 4; k++) {
-            buf_u8(b, (uint8_t)(i + k > n ? '=' : digit[v >> (18 - 6 * k) & 63]));
+            char c = digit[v >> (18 - 6 * k) & 63];
+            buf_u8(b, (uint8_t)(i + k > n ? '=' : c));
         }
     }
 }
@@ -83,7 +84,8 @@ static void charsmap(struct buf *b, struct draw *d)
         unit[c] = c > 0 ? draw_below(d, (unsigned)sizeof(by) + 1) : unit[0];
     }
     for (unsigned n = draw_below(d, 3); n > 0; n--) {
-        unit[draw_below(d, 512)] = (uint32_t)draw_below(d, 65536) << draw_below(d, 17);
+        uint32_t v = draw_below(d, 65536);
+        unit[draw_below(d, 512)] = v << draw_below(d, 17);
     }
     buf_u32(b, draw_one_in(d, 16) ? (uint32_t)draw_below(d, 65536) << 8
                                   : (uint32_t)sizeof(unit));
@@ -111,7 +113,8 @@ static void normalizer(struct buf *b, struct draw *d, unsigned deep)
         buf_init(&table, KIB(4));
         charsmap(&table, d);
         buf_puts(b, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
-        base64(b, (const uint8_t *)table.p, table.n - (draw_one_in(d, 16) ? 7 : 0));
+        base64(b, (const uint8_t *)table.p,
+               table.n - (draw_one_in(d, 16) ? 7 : 0));
         buf_puts(b, "\"}");
         buf_fini(&table);
         break;
@@ -258,10 +261,12 @@ static void bpe(struct buf *b, struct draw *d)
     buf_puts(b, ",\"ignore_merges\":");
     boolean(b, d);
     buf_puts(b, ",\"vocab\":{");
-    for (size_t i = 0; i < countof(texts); i++) { /* no text twice */
-        buf_printf(b, "%s\"%s\":%u", i > 0 ? "," : "",
-                   texts[i][0] == '\\' ? "" : texts[i],
-                   draw_one_in(d, 20) ? draw_byte(d) : (unsigned)i);
+    for (size_t i = 0, n = 0; i < countof(texts); i++) { /* no text twice */
+        if (texts[i][0] != '\\' && texts[i][0] != '\0') {
+            buf_printf(b, "%s\"%s\":%u", n > 0 ? "," : "", texts[i],
+                       draw_one_in(d, 60) ? draw_byte(d) : (unsigned)n);
+            n++;
+        }
         i += draw_one_in(d, 8);
     }
     buf_puts(b, "},\"merges\":[");
@@ -272,10 +277,25 @@ static void bpe(struct buf *b, struct draw *d)
     buf_puts(b, "]}");
 }
 
+/* What stands around a BPE that is read: of bytes, of characters. */
+static const char *const around_bpe[] = {
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":",
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+    "\"Prepend\",\"prepend\":\"" SPACE "\"},{\"type\":\"Replace\","
+    "\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}]},\"model\":",
+};
+
 static void tokenizer_json(struct buf *b, struct draw *d)
 {
     buf_puts(b, "{");
     added_tokens(b, d);
+    if (draw_one_in(d, 3)) {
+        buf_puts(b, draw_of(d, around_bpe));
+        bpe(b, d);
+        buf_puts(b, "}");
+        return;
+    }
     buf_puts(b, "\"normalizer\":");
     normalizer(b, d, 2);
     buf_puts(b, ",\"pre_tokenizer\":");
@@ -283,7 +303,7 @@ static void tokenizer_json(struct buf *b, struct draw *d)
     buf_puts(b, ",");
     ends(b, d);
     buf_puts(b, "\"model\":");
-    if (draw_one_in(d, 3)) {
+    if (draw_one_in(d, 6)) {
         bpe(b, d);
     } else {
         pieces(b, d);
@@ -327,7 +347,8 @@ static void tokenizer_model(struct buf *b, struct draw *d)
         field(b, 1, part.p, part.n);
     }
     buf_clear(&part);
-    whole(&part, 3, draw_one_in(d, 8) ? draw_below(d, 6) : 1 + draw_below(d, 2));
+    unsigned kind = draw_one_in(d, 8) ? draw_below(d, 6) : 1 + draw_below(d, 2);
+    whole(&part, 3, kind);
     whole(&part, 35, draw_below(d, 2));
     whole(&part, 40, draw_one_in(d, 8) ? draw_below(d, 65536) : 0);
     field(b, 2, part.p, part.n);
@@ -351,11 +372,9 @@ static void tokenizer_model(struct buf *b, struct draw *d)
 static void config(struct buf *b, struct draw *d)
 {
     static const char *const keys[] = {
-        "hidden_size", "num_hidden_layers", "num_attention_heads", "head_dim",
-        "num_key_value_heads", "vocab_size", "rope_theta", "rms_norm_eps",
-        "bos_token_id", "eos_token_id", "attention_bias", "rope_scaling",
+        "rope_theta", "bos_token_id", "eos_token_id", "attention_bias", "rope_scaling",
         "sliding_window", "layer_types", "mlp_bias", "partial_rotary_factor",
-        "max_position_embeddings", "pretraining_tp", "martian_scale"};
+        "pretraining_tp", "quantization_config", "martian_scale"};
     static const char *const ropes[] = {"linear", "dynamic", "yarn", "longrope",
                                         "llama3", "default", "su"};
     buf_puts(b, "{");

@@ -229,7 +229,8 @@ static void into_blocks(struct kit *k, struct draw *d, size_t i)
     (void)snprintf(in, sizeof(in), "%s,%s,%s", products[i].in, name[0], name[1]);
     unsigned zeros = draw_below(d, 3);
     if (zeros == 1) {
-        (void)put_numbers(k, d, name[2], ONNX_UINT8, z, 2, (size_t)(z[0] * z[1]));
+        (void)put_numbers(k, d, name[2], ONNX_UINT8, z, 2,
+                          (size_t)(z[0] * z[1]));
     } else if (zeros == 2) {
         (void)put_numbers(k, d, name[2], type, s, 2, type_bytes(type, n_s));
     }
@@ -253,7 +254,7 @@ static void dequantised(struct kit *k, struct draw *d, size_t i)
     const int32_t type = draw_of(d, whole);
     const int32_t scale = draw_of(d, floats);
     const int64_t x[2] = {products[i].n_in, products[i].n_out};
-    const unsigned form = draw_below(d, 4); /* one, per column, per row, blocks */
+    const unsigned form = draw_below(d, 4); /* one, by column, row, block */
     const int64_t blocks[2] = {(x[0] - 1) / 16 + 1, x[1]};
     const int64_t one[2] = {form == 0 ? 1 : form == 1 ? x[1] : x[0], 1};
     const int64_t *s = form == 3 ? blocks : one;
@@ -271,7 +272,8 @@ static void dequantised(struct kit *k, struct draw *d, size_t i)
     (void)put_numbers(k, d, name[1], scale, s, n_dims, type_bytes(scale, n_s));
     const char *in = named(k, named(k, name[0], ","), name[1]);
     if (draw_one_in(d, 2)) {
-        (void)put_numbers(k, d, name[2], type, s, n_dims, type_bytes(type, n_s));
+        (void)put_numbers(k, d, name[2], type, s, n_dims,
+                          type_bytes(type, n_s));
         in = named(k, named(k, in, ","), name[2]);
     }
     Ox__Node *q = kit_node(k, k->g, "DequantizeLinear", in, name[3]);

@@ -1,8 +1,8 @@
 /* unigram.c - a tokenizer.json of kind Unigram as tokenizer.ggml.* of kind "t5".
  *
  * What its normalizer and its pre_tokenizer do is written down as a list of
- * steps, tokenizer.aned.steps (model/tokenizer_norm.h), in their order; the table
- * of characters is GGUF's tokenizer.ggml.precompiled_charsmap. */
+ * steps, tokenizer.aned.steps (model/tokenizer_norm.h), in their order; the
+ * table of characters is GGUF's tokenizer.ggml.precompiled_charsmap. */
 #include <string.h>
 
 #include "base/parse.h"

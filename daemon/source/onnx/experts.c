@@ -1,7 +1,7 @@
 /* experts.c - a mixture of experts behind com.microsoft QMoE, as onnxruntime-
  * genai's builder writes LFM2's: the graph chooses experts by sigmoid(router) +
- * bias and hands the operator log(sigmoid) of those, far less for the others, so
- * that its softmax over the best k is the share of each in the sum; what is
+ * bias and hands the operator log(sigmoid) of those, far less for the others,
+ * so that its softmax over the best k is the share of each in the sum; what is
  * missing to a sum + 1e-6 is multiplied behind it.
  *
  *   scores = sigmoid(router x)         picked = TopK(scores + bias).indices
