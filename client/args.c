@@ -15,7 +15,8 @@ const struct command *const commands[] = {
     &cmd_detokenize, &cmd_completion, &cmd_verify,  &cmd_quality,
     &cmd_probe,      &cmd_residency,  &cmd_report,  &cmd_eval,
     &cmd_bench,      &cmd_service,    &cmd_doctor,  &cmd_api,
-    &cmd_key,        &cmd_page,       &cmd_redact,  NULL,
+    &cmd_key,       &cmd_page,      &cmd_redact,  &cmd_embed,
+    NULL,
 };
 
 const struct command *command_find(const char *name)

@@ -83,7 +83,7 @@ extern const struct command cmd_ps, cmd_top, cmd_status, cmd_convert, cmd_jobs,
     cmd_session, cmd_tokenize,
     cmd_detokenize, cmd_completion, cmd_verify, cmd_probe, cmd_residency,
     cmd_service, cmd_doctor, cmd_key, cmd_plan, cmd_quality, cmd_report,
-    cmd_api, cmd_eval, cmd_bench, cmd_page, cmd_redact;
+    cmd_api, cmd_eval, cmd_bench, cmd_page, cmd_redact, cmd_embed;
 
 /* All of them, in the order of the help text; ends with NULL. */
 extern const struct command *const commands[];

@@ -74,6 +74,11 @@
 #define TAGS_INPUTS_MAX       256u       /* texts of one request */
 #define TAGS_QUEUE_MAX        64u        /* requests on one encoder */
 #define TAGS_BYTES_MAX        MIB(128) /* of a text's path through its labels */
+#define EMBED_DIM_MAX         32768u /* numbers of a vector: those of a step's
+                                        streams fit a frame */
+#define EMBED_INPUTS_MAX      2048u      /* texts of one request: OpenAI's */
+#define EMBED_TOKENS_MAX      (1u << 19) /* of them all; OpenAI's are 300,000 */
+#define EMBED_AT_ONCE         8u         /* of a request's texts in one engine */
 #define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and

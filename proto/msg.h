@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "proto/limits.h"
+#include "proto/pooling.h"
 
 /* Widths that were measured to give rows the same bits (`aned probe`): 1 ..
  * ENGINE_CHUNK_MAX, ascending. n 0: nothing was measured. */
@@ -175,6 +176,10 @@ struct msg_row {
     bool sample;
     bool keep; /* mark the place in front of the last token: see tails.h */
     bool score;
+    uint8_t pool;       /* enum pooling: the rows are pooled; then nothing is
+                           drawn and nothing scored */
+    bool give;          /* with pool: the vector is wanted; these rows are the
+                           text's last */
     int32_t after;      /* score: the token behind the last row; -1: not known,
                            then that row has no score */
     uint32_t out_index; /* output tokens drawn before: the random counter */
@@ -227,6 +232,8 @@ struct msg_row_done {
     int32_t forced[ENGINE_DRAFTS_MAX];
     uint32_t n_scores;        /* msg_row_scores: a token behind each row */
     struct msg_token *scores; /* owned; NULL: none */
+    uint32_t n_vector;        /* of a row that gives: d_model, finite */
+    float *vector;            /* owned; NULL: none */
 };
 
 /* Set r to "nothing drawn". `tokens` (3 KiB) is not cleared: n_tokens says how
@@ -242,11 +249,15 @@ static inline void msg_row_done_init(struct msg_row_done *r, uint32_t seq)
     r->n_forced = 0;
     r->n_scores = 0;
     r->scores = NULL;
+    r->n_vector = 0;
+    r->vector = NULL;
 }
 
 /* Room for n scores, which are not set. False: memory is out. */
 CHECKED bool msg_row_done_room(struct msg_row_done *r, uint32_t n);
-void msg_row_done_fini(struct msg_row_done *r); /* its scores */
+/* The same for a vector, 1 .. EMBED_DIM_MAX numbers. */
+CHECKED bool msg_row_done_vector(struct msg_row_done *r, uint32_t n);
+void msg_row_done_fini(struct msg_row_done *r); /* its scores, its vector */
 
 /* FRAME_STEP_DONE; times in microseconds */
 struct msg_step_done {

@@ -6,15 +6,18 @@
 
 #include "proto/msg_impl.h"
 
-#define ROW_BYTES   152u /* a msg_row without its arrays */
-#define NUMBERS_BYTES 128u /* of a msg_row, from `sample` up to n_chain */
+#define ROW_BYTES   154u /* a msg_row without its arrays */
+#define NUMBERS_BYTES 130u /* of a msg_row, from `sample` up to n_chain */
 #define TOKEN_BYTES 9u  /* id, logprob, n_top */
-#define DONE_BYTES  26u /* msg_row_done without tokens */
+#define DONE_BYTES  30u /* msg_row_done without tokens */
 
 /* A step of as many streams as there may be has room for their arrays. */
 static_assert(STREAMS_MAX * (DRY_BREAKS_MAX * 4 + ENGINE_BIAS_MAX * 8) <=
                   FRAME_ENGINE_MAX - MIB(2),
               "a step fits a frame");
+static_assert((size_t)STREAMS_MAX * EMBED_DIM_MAX * sizeof(float) <=
+                  FRAME_ENGINE_MAX - MIB(2),
+              "the vectors of a step fit a frame");
 
 /* --- step --- */
 
@@ -80,6 +83,8 @@ static void put_numbers(struct buf *b, const struct msg_row *r)
     add_u8(&x, r->sample);
     add_u8(&x, r->keep);
     add_u8(&x, r->score);
+    add_u8(&x, r->pool);
+    add_u8(&x, r->give);
     add_u32(&x, (uint32_t)r->after);
     add_u32(&x, r->out_index);
     add_u32(&x, r->n_prompt);
@@ -269,6 +274,16 @@ void msg_step_put(struct buf *b, const struct msg_step *m)
     }
 }
 
+static int get_pool(struct cur *c, struct msg_row *r, struct err *e)
+{
+    r->pool = cur_u8(c);
+    r->give = msg_get_bool(c);
+    bool alone = !r->sample && !r->score;
+    return r->pool < POOLINGS && (r->pool == POOL_NONE ? !r->give : alone)
+               ? 0
+               : msg_bad(e, "step", "pool");
+}
+
 static int get_row(struct cur *c, struct msg_row *r, struct err *e)
 {
     r->tokens = NULL;
@@ -301,6 +316,7 @@ static int get_row(struct cur *c, struct msg_row *r, struct err *e)
     r->sample = msg_get_bool(c);
     r->keep = msg_get_bool(c);
     r->score = msg_get_bool(c);
+    RETERR(get_pool(c, r, e));
     r->after = msg_get_i32(c);
     r->out_index = cur_u32(c);
     r->n_prompt = cur_u32(c);
@@ -405,8 +421,21 @@ bool msg_row_done_room(struct msg_row_done *r, uint32_t n)
     return r->n_scores == n;
 }
 
+/* --- its vector --- */
+
+bool msg_row_done_vector(struct msg_row_done *r, uint32_t n)
+{
+    must(r->vector == NULL && n >= 1 && n <= EMBED_DIM_MAX);
+    r->vector = malloc(n * sizeof(*r->vector));
+    r->n_vector = r->vector != NULL ? n : 0;
+    return r->vector != NULL;
+}
+
 void msg_row_done_fini(struct msg_row_done *r)
 {
+    free(r->vector);
+    r->vector = NULL;
+    r->n_vector = 0;
     free(r->scores);
     r->scores = NULL;
     r->n_scores = 0;
@@ -432,6 +461,33 @@ static int get_scores(struct cur *c, struct msg_row_done *r, struct err *e)
     }
     for (uint32_t i = 0; i < n; i++) {
         RETERR(get_token(c, &r->scores[i], e));
+    }
+    return 0;
+}
+
+static void put_vector(struct buf *b, const struct msg_row_done *r)
+{
+    must(r->n_vector <= EMBED_DIM_MAX);
+    buf_u32(b, r->n_vector);
+    for (uint32_t i = 0; i < r->n_vector; i++) {
+        buf_f32(b, r->vector[i]);
+    }
+}
+
+static int get_vector(struct cur *c, struct msg_row_done *r, struct err *e)
+{
+    uint32_t n = cur_u32(c);
+    if (n > EMBED_DIM_MAX || n > msg_left(c) / sizeof(float)) {
+        return msg_bad(e, "step_done", "n_vector");
+    }
+    if (n > 0 && !msg_row_done_vector(r, n)) {
+        return err_set(e, ERR_NOMEM, "step_done: a vector of %u", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        r->vector[i] = cur_f32(c);
+        if (!isfinite(r->vector[i])) {
+            return msg_bad(e, "step_done", "vector");
+        }
     }
     return 0;
 }
@@ -480,6 +536,7 @@ void msg_step_done_put(struct buf *b, const struct msg_step_done *m)
         buf_f32(b, r->mu);
         put_forced(b, r);
         put_scores(b, r);
+        put_vector(b, r);
     }
 }
 
@@ -511,7 +568,8 @@ static int get_row_done(struct cur *c, struct msg_row_done *r, struct err *e)
         return msg_bad(e, "step_done", "error");
     }
     RETERR(get_forced(c, r, e));
-    return get_scores(c, r, e);
+    RETERR(get_scores(c, r, e));
+    return get_vector(c, r, e);
 }
 
 int msg_step_done_get(const void *p, size_t n, struct msg_step_done *ret,

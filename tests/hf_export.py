@@ -18,7 +18,7 @@ TYPES = {"llama": ("llama", "Llama"), "qwen2": ("qwen2", "Qwen2"), "qwen3": ("qw
          "hunyuan-dense": ("hunyuan_v1_dense", "HunYuanDenseV1"), "gemma": ("gemma", "Gemma"), "gemma2": ("gemma2", "Gemma2"),
          "gemma3": ("gemma3_text", "Gemma3"), "gemma4": ("gemma4_text", "Gemma4"), "granite": ("granite", "Granite"),
          "olmo2": ("olmo2", "Olmo2"), "smollm3": ("smollm3", "SmolLM3"), "glm4": ("glm4", "Glm4"),
-         "exaone4": ("exaone4", "Exaone4"), "lfm2": ("lfm2", "Lfm2")}
+         "exaone4": ("exaone4", "Exaone4"), "lfm2": ("lfm2", "Lfm2"), "lfm2moe": ("lfm2_moe", "Lfm2Moe")}
 NAMES = {
     "token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight",
     "per_layer_token_embd.weight": "model.embed_tokens_per_layer.weight",
@@ -39,9 +39,16 @@ OWN = {
              "ffn_down": "feed_forward.w2", "ffn_up": "feed_forward.w3", "shortconv.conv": "conv.conv",
              "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj"},
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
+    "gemma4": {"ffn_gate_up_exps.weight": "experts.gate_up_proj", "ffn_down_exps.weight": "experts.down_proj",
+               "ffn_gate_inp.weight": "router.proj.weight", "ffn_gate_inp.scale": "router.scale",
+               "ffn_down_exps.scale": "router.per_expert_scale", "pre_ffw_norm_2.weight": "pre_feedforward_layernorm_2.weight",
+               "post_ffw_norm_1.weight": "post_feedforward_layernorm_1.weight",
+               "post_ffw_norm_2.weight": "post_feedforward_layernorm_2.weight"},
     "glm4": {"ffn_up": "mlp.gate_up_proj", "post_attention_norm.weight": "post_self_attn_layernorm.weight",
              "post_ffw_norm.weight": "post_mlp_layernorm.weight"},
 }
+OWN["lfm2moe"] = OWN["lfm2"] | {"ffn_gate_inp": "feed_forward.gate", "exp_probs_b.bias": "feed_forward.expert_bias"}
+SINGLE = {"ffn_gate_exps": "w1", "ffn_down_exps": "w2", "ffn_up_exps": "w3"}  # lfm2_moe: a tensor for each expert
 
 
 def number(f):
@@ -88,7 +95,14 @@ class Model:
         return a
 
     def weights(self):
-        out = {self.name(k): self.value(k, v) for k, v in self.tensors.items()}
+        out = {}
+        for k, v in self.tensors.items():
+            stem = k.split(".")[2] if k.count(".") == 3 else ""
+            if self.arch == "lfm2moe" and stem in SINGLE:
+                layer = k.split(".")[1]
+                out |= {f"model.layers.{layer}.feed_forward.experts.{i}.{SINGLE[stem]}.weight": w for i, w in enumerate(v)}
+            else:
+                out[self.name(k)] = self.value(k, v)
         out.pop(None, None)
         return out
 
@@ -144,11 +158,15 @@ class Model:
         kinds = ["sliding_attention" if x else "full_attention" for x in local]
         freqs = self.tensors["rope_freqs.weight"]
         ff = np.broadcast_to(self.keys["gemma4.feed_forward_length"], len(kinds))
-        return {"layer_types": kinds, "head_dim": g("attention.key_length_swa"), "global_head_dim": g("attention.key_length"),
+        kv = np.broadcast_to(self.keys["gemma4.attention.head_count_kv"], len(kinds))
+        return {"num_key_value_heads": int(kv[local.index(True)]), "num_global_key_value_heads": int(kv[local.index(False)]),
+                "layer_types": kinds, "head_dim": g("attention.key_length_swa"), "global_head_dim": g("attention.key_length"),
                 "intermediate_size": int(ff[0]), "use_double_wide_mlp": bool(ff[-1] != ff[0]),
                 "num_kv_shared_layers": g("attention.shared_kv_layers"), "sliding_window": g("attention.sliding_window"),
                 "hidden_size_per_layer_input": g("embedding_length_per_layer_input"),
-                "final_logit_softcapping": g("final_logit_softcapping"),
+                "final_logit_softcapping": g("final_logit_softcapping"), "enable_moe_block": g("expert_count", 0) > 0,
+                "num_experts": g("expert_count"), "top_k_experts": g("expert_used_count"),
+                "moe_intermediate_size": g("expert_feed_forward_length"),
                 "rope_parameters": {
                     "full_attention": {"rope_type": "proportional", "rope_theta": g("rope.freq_base"),
                                        "partial_rotary_factor": float((freqs == 1).sum() / len(freqs))},
@@ -160,10 +178,18 @@ class Model:
                 "residual_multiplier": g("residual_scale"), "logits_scaling": g("logit_scale")}
 
     def more_lfm2(self):
-        g, kv = self.get, self.keys["lfm2.attention.head_count_kv"]
+        g, kv = self.get, self.get("attention.head_count_kv")
         return {"layer_types": ["full_attention" if n else "conv" for n in kv], "num_key_value_heads": max(kv),
                 "conv_L_cache": g("shortconv.l_cache"), "conv_bias": False, "block_auto_adjust_ff_dim": False,
                 "norm_eps": g("attention.layer_norm_rms_epsilon"), "rms_norm_eps": None}
+
+    def more_lfm2moe(self):
+        g = self.get
+        more = self.more_lfm2()
+        del more["block_auto_adjust_ff_dim"]
+        return more | {"num_experts": g("expert_count"), "num_experts_per_tok": g("expert_used_count"),
+                       "moe_intermediate_size": g("expert_feed_forward_length"), "norm_topk_prob": True,
+                       "num_dense_layers": g("leading_dense_block_count"), "use_expert_bias": True, "routed_scaling_factor": 1.0}
 
     def tokenizer(self):
         tokens, types = self.keys["tokenizer.ggml.tokens"], self.keys["tokenizer.ggml.token_type"]

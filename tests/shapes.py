@@ -62,6 +62,15 @@ BUT = {
 }
 
 # path: (type of a whole answer, type of an event or line)
+class Embedding(openai.Embedding):
+    """As it comes: the SDK unpacks base64 before it makes its own."""
+    embedding: list[float] | str
+
+
+class Embeddings(openai.CreateEmbeddingResponse):
+    data: list[Embedding]
+
+
 CHAT = openai_chat.ChatCompletion, openai_chat.ChatCompletionChunk
 TYPES = {
     "/v1/chat/completions": CHAT,
@@ -75,6 +84,9 @@ TYPES = {
     "/v1/messages/count_tokens": (anthropic.MessageTokensCount, None),
     "/api/chat": (ollama.ChatResponse, ollama.ChatResponse),
     "/api/generate": (ollama.GenerateResponse, ollama.GenerateResponse),
+    "/v1/embeddings": (Embeddings, None),
+    "/api/embed": (ollama.EmbedResponse, None),
+    "/api/embeddings": (ollama.EmbeddingsResponse, None),
     "/api/tags": (ollama.ListResponse, None),
     "/api/ps": (ollama.ProcessResponse, None),
     "/api/show": (ollama.ShowResponse, None),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/anthropic.h"
+#include "api/embed.h"
 #include "api/llamacpp.h"
 #include "api/ollama.h"
 #include "api/openai.h"
@@ -104,12 +105,18 @@
        "Not here: a 400 that says so", NULL)                                   \
     XX(POST, "/apply-template", api_apply_template, HTTP_CHAT_BODY_MAX, LLAMA, \
        "The prompt that a conversation becomes", &openai_chat_fields)          \
-    NOT_HERE(XX, "/embedding", api_no_embeddings, LLAMA)                       \
-    NOT_HERE(XX, "/embeddings", api_no_embeddings, LLAMA)                      \
-    NOT_HERE(XX, "/v1/embeddings", api_no_embeddings, OPENAI)                  \
-    NOT_HERE(XX, "/api/embed", api_no_embeddings, OLLAMA)                      \
-    NOT_HERE(XX, "/api/embeddings", api_no_embeddings, OLLAMA)                 \
-    NOT_HERE(XX, "/api/v0/embeddings", api_no_embeddings, LMS)                 \
+    XX(POST, "/embedding", api_llama_embedding, HTTP_CHAT_BODY_MAX, LLAMA,     \
+       "Vectors of texts, in llama-server's own form", &embed_llamacpp_fields) \
+    XX(POST, "/embeddings", api_llama_embedding, HTTP_CHAT_BODY_MAX, LLAMA,    \
+       "Another name of /embedding", &embed_llamacpp_fields)                   \
+    XX(POST, "/v1/embeddings", api_embeddings, HTTP_CHAT_BODY_MAX, OPENAI,     \
+       "Vectors of texts", &embed_openai_fields)                               \
+    XX(POST, "/api/embed", api_ollama_embed, HTTP_CHAT_BODY_MAX, OLLAMA,       \
+       "Vectors of texts", &embed_ollama_fields)                               \
+    XX(POST, "/api/embeddings", api_ollama_embeddings, HTTP_CHAT_BODY_MAX, OLLAMA,\
+       "The vector of a text: the older form of /api/embed", &embed_ollama_old_fields)\
+    XX(POST, "/api/v0/embeddings", api_embeddings, HTTP_CHAT_BODY_MAX, LMS,    \
+       "Another name of /v1/embeddings", &embed_openai_fields)                 \
     NOT_HERE(XX, "/rerank", api_no_rerank, LLAMA)                              \
     NOT_HERE(XX, "/reranking", api_no_rerank, LLAMA)                           \
     NOT_HERE(XX, "/v1/rerank", api_no_rerank, LLAMA)                           \

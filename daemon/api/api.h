@@ -91,6 +91,11 @@ CHECKED int api_keep_alive(const struct json *v, int64_t *ret_ms,
 
 /* page.c: the page for browsers, to a request that http_wants_page */
 void api_page(struct http_req *r);
+/* embed.c */
+void api_embeddings(struct http_req *r, const struct http_args *a);
+void api_llama_embedding(struct http_req *r, const struct http_args *a);
+void api_ollama_embed(struct http_req *r, const struct http_args *a);
+void api_ollama_embeddings(struct http_req *r, const struct http_args *a);
 /* tags.c */
 void api_classify(struct http_req *r, const struct http_args *a);
 void api_redact(struct http_req *r, const struct http_args *a);
@@ -166,7 +171,6 @@ void api_apply_template(struct http_req *r, const struct http_args *a);
 /* llamacpp.c */
 void api_llama_completion(struct http_req *r, const struct http_args *a);
 void api_infill(struct http_req *r, const struct http_args *a);
-void api_no_embeddings(struct http_req *r, const struct http_args *a);
 void api_no_rerank(struct http_req *r, const struct http_args *a);
 void api_no_props(struct http_req *r, const struct http_args *a);
 void api_no_lora(struct http_req *r, const struct http_args *a);

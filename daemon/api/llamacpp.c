@@ -206,14 +206,6 @@ void api_infill(struct http_req *r, const struct http_args *a)
 
 /* --- not here --- */
 
-void api_no_embeddings(struct http_req *r, const struct http_args *a)
-{
-    (void)a;
-    api_fail(r, ERR_UNSUPPORTED, NULL,
-             "no model here gives embeddings: conversions are of models that "
-             "draw text, and their programs end in its next token");
-}
-
 void api_no_rerank(struct http_req *r, const struct http_args *a)
 {
     (void)a;

@@ -151,6 +151,12 @@ static void put_work(struct buf *b, const struct stats *t)
             t->generations_cancelled);
     counter(b, "generations_late_total", "Of them ended by their deadline.",
             t->generations_late);
+    counter(b, "embeddings_total", "Requests for embeddings.", t->embeddings);
+    counter(b, "embeddings_failed_total", "Of them answered with an error.",
+            t->embeddings_failed);
+    counter(b, "embedded_texts_total", "Texts made into vectors.",
+            t->embedded_texts);
+    counter(b, "embedded_tokens_total", "Their tokens.", t->embedded_tokens);
     counter(b, "refused_busy_total", "Requests answered 503: a queue is full.",
             t->refused_busy);
     counter(b, "prompt_tokens_total", "Tokens of prompts.", t->prompt_tokens);

@@ -7,6 +7,7 @@
 #include "api/call.h"
 
 extern const struct fields ollama_chat_fields, ollama_generate_fields;
+extern const struct field ollama_options[]; /* members of "options" */
 extern const struct dialect ollama_chat, ollama_generate;
 /* {"error": "text"} */
 api_error_fn ollama_error;

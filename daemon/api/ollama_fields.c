@@ -9,7 +9,7 @@
 /* Rows are texts. */
 /* clang-format off */
 
-static const struct field options[] = {
+const struct field ollama_options[] = {
     {"options.num_predict", set_uint, "integer", .lo = -2,
      .hi = MODEL_CONTEXT_MAX, .offset = REQ(max_tokens),
      .more = "'default': -1",
@@ -105,7 +105,7 @@ static const struct field common[] = {
     {"stream", set_bool, "boolean", .offset = OUR(stream),
      .more = "'default': true",
      .doc = "Lines of JSON as text is drawn, instead of one object."},
-    {"options", set_object, "object", .sub = options,
+    {"options", set_object, "object", .sub = ollama_options,
      .doc = "How tokens are drawn, and hints about the engine."},
     {"keep_alive", set_keep_alive, "number|string",
      .doc = "How long the model stays in memory after this: seconds, or a "

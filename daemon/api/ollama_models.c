@@ -166,10 +166,16 @@ struct show {
     char name[MODEL_NAME_MAX + 1];
 };
 
-static void put_capabilities(struct json *o, const struct voc *v)
+/* Clients choose models for vectors by "embedding", which every decoder gives:
+ * it is said of those that were made for it. */
+static void put_capabilities(struct json *o, const struct model *m)
 {
+    const struct voc *v = m->voc;
     struct json *list = json_add_array(o, "capabilities");
     json_add_str(list, NULL, "completion");
+    if (m->bundle->pooling != POOL_NONE) {
+        json_add_str(list, NULL, "embedding");
+    }
     if (v->open && voc_has_tools(v)) {
         json_add_str(list, NULL, "tools");
     }
@@ -199,7 +205,7 @@ static void reply_show(struct http_req *r, const struct model *m)
     put_number(x, b->architecture, "attention.head_count", b->n_heads);
     put_number(x, b->architecture, "attention.head_count_kv", b->n_kv_heads);
     put_number(x, b->architecture, "vocab_size", b->vocab);
-    put_capabilities(o, m->voc);
+    put_capabilities(o, m);
     put_time(o, "modified_at", m->created_ms);
     api_reply(r, 200, o);
 }

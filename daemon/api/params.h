@@ -40,6 +40,12 @@ struct params {
     const char *tier;          /* service_tier of the answer; NULL = absent */
     bool keeps;      /* the request has a keep_alive: keep_ms is set */
     int64_t keep_ms; /* residency.h; < 0: no limit */
+    struct {
+        uint32_t dimensions; /* 0: all */
+        bool base64;
+        bool truncate;
+        bool raw; /* vectors as the model has them, of any length */
+    } embed;
     struct arena *a; /* during params_read */
     char param[64];  /* the field that an error is about; "" none */
 };

@@ -3,6 +3,8 @@
  * system's CommonCrypto, which uses those of Apple's. */
 #include "base/hash.h"
 
+#include "base/base64.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -212,19 +214,8 @@ void sha256_hex(const uint8_t d[SHA256_BYTES], char out[SHA256_HEX])
 
 void sha256_base64(const uint8_t d[SHA256_BYTES], char out[SHA256_BASE64])
 {
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t at = 0;
-    for (size_t i = 0; i < SHA256_BYTES;
-         i += 3) { /* three bytes, four digits */
-        uint32_t v = (uint32_t)d[i] << 16 | (uint32_t)d[i + 1] << 8;
-        v |= i + 2 < SHA256_BYTES ? d[i + 2] : 0u;
-        for (int shift = 18; shift >= 0; shift -= 6) {
-            out[at++] = digits[v >> shift & 63];
-        }
-    }
-    out[at - 1] = '='; /* 32 bytes: the last digit would be of none */
-    out[at] = '\0';
+    base64_encode(d, SHA256_BYTES, out);
+    out[SHA256_BASE64 - 1] = '\0';
 }
 
 int sha256_file(const char *path, char out[SHA256_HEX], uint64_t *ret_bytes,

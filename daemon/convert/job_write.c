@@ -269,6 +269,7 @@ void convert_describe(struct job *j)
     b->layers = d->layers;
     b->logit_scale = d->logit_scale;
     b->logit_cap = d->logit_cap;
+    b->pooling = d->pooling;
     b->d_ple = d->d_ple;
     b->ple_file = d->d_ple > 0 ? PLE_FILE : NULL;
     b->vocab = d->vocab;

@@ -361,6 +361,23 @@ static int run_heads(struct engine *g, struct place hidden, uint32_t first,
 
 /* --- evaluation --- */
 
+/* Columns [first, last) of a chunk of hidden, one by one. */
+static int give_hidden(struct eval *v, struct place hidden, uint32_t first,
+                       uint32_t last, uint32_t row, struct err *e)
+{
+    struct engine *g = v->s->g;
+    int rc = 0;
+    RETERR(array_begin(hidden.be, hidden.a, false, e));
+    for (uint32_t i = first; i < last && rc == 0; i++, row++) {
+        const int64_t at[4] = {0, 0, i, 0};
+        array_get(hidden.a, (struct array_line){at, 1, g->b->d_model},
+                  g->columns.row, 1);
+        rc = v->fn(v->ctx, row, 1, g->columns.row, e);
+    }
+    array_end(hidden.be, hidden.a, false);
+    return rc;
+}
+
 /* Columns [first, last) of a chunk of hidden. `row` is the first one's number
  * among the rows of v. */
 static int give(struct eval *v, struct place hidden, uint32_t first,
@@ -370,6 +387,9 @@ static int give(struct eval *v, struct place hidden, uint32_t first,
     struct engine *g = v->s->g;
     uint32_t max = g->columns.tops.max;
     uint64_t at = now_us();
+    if (v->hidden) {
+        return give_hidden(v, hidden, first, last, row, e);
+    }
     while (first < last) {
         uint32_t k = (uint32_t)num_min(last - first, max);
         size_t to = v->fn != NULL ? 0 : row - (v->n - v->want);
@@ -433,7 +453,7 @@ void columns_run(struct eval *v, uint32_t chunk, struct engine_times *times)
                                 "a package of the model could not be opened "
                                 "again after it failed; load the model anew")
                       : 0;
-    if (v->rc == 0 && v->want > 0) {
+    if (v->rc == 0 && v->want > 0 && !v->hidden) {
         v->rc = logits_room(
             g, v->fn != NULL ? g->columns.tops.max : v->want, v->e);
     }

@@ -265,6 +265,7 @@ void engine_close(struct engine *g)
     }
     columns_fini(g);
     constrain_close(g);
+    pool_close(g);
     for (size_t i = 0; i < g->n_shards; i++) {
         shard_close(&g->shards[i]);
     }

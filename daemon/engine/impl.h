@@ -12,6 +12,7 @@
  * hand.c     keys and values that one shard gives and others take
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
+ * pool.c     hidden states of a text, pooled into one vector
  * tops.c     heads that give tokens and not logits
  * constrain.c grammars that rows keep to
  * seq.c      sequences: tokens, states, past keys and values
@@ -218,6 +219,7 @@ struct eval {
     struct engine_seq *s;
     uint32_t n;
     uint32_t want;      /* logits are wanted of this many last rows */
+    bool hidden;        /* not logits: hidden states, a row at a time */
     engine_rows_fn *fn; /* takes them in order; NULL: there is one eval, and all
                          * go to g->logits */
     void *ctx;
@@ -384,6 +386,7 @@ struct part {
     struct eval *v;
     uint32_t n;      /* rows */
     uint32_t wanted; /* logits are wanted of this many last ones */
+    uint32_t hidden; /* or their hidden states */
 };
 
 /* Arrays of a batch; rows of x are ld floats apart. */
@@ -422,6 +425,24 @@ void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
 CHECKED int recover(struct engine *g, bool heads, size_t i, struct err *e);
 /* It made a prediction. */
 void recover_sound(struct shard *s);
+
+/* --- pool.c --- */
+
+struct pool;
+/* Rows, of the row's last ones, whose hidden states are wanted. */
+uint32_t pool_wants(const struct msg_row *row);
+/* Before a row with `pool`; then each wanted row's hidden state, d_model numbers,
+ * in order (first: the text's first one); then after all of the row. When a row
+ * fails, the sequence pools no more (pool_drop).
+ * Errors: UNSUPPORTED (a head of another form), CONFLICT (rows before it were not
+ * pooled), INVALID (not finite), those of mil_read. */
+CHECKED int pool_begin(struct engine_seq *s, const struct msg_row *row,
+                       struct err *e);
+void pool_row(struct engine_seq *s, const float *hidden, bool first);
+CHECKED int pool_end(struct engine_seq *s, const struct msg_row *row,
+                     struct msg_row_done *done, struct err *e);
+void pool_drop(struct engine_seq *s);
+void pool_close(struct engine *g);
 
 /* --- constrain.c --- */
 
@@ -499,6 +520,10 @@ struct engine {
     float *tops;        /* two numbers of each row of a slice; or NULL */
     float *logits;      /* of the last evaluation */
     size_t logits_cap;  /* floats */
+    struct {
+        float *weight; /* d_model; NULL: not read yet */
+        double eps;
+    } norm; /* the final one: pool.c */
     struct eval *evals; /* ENGINE_SEQS_MAX: of a step */
     struct step *steps; /* the same */
     unsigned threads;
@@ -537,6 +562,7 @@ struct engine_seq {
                                      choose */
     struct tails **tails; /* n_shards; NULL where a shard has none, or rows run */
     bool in_step;
+    struct pool *pool; /* NULL: none */
     struct seq_match match;
 };
 

@@ -152,10 +152,13 @@ void rows_fini(struct rows *b)
 /* The next k rows of v. */
 static void add_part(struct rows *b, struct eval *v, uint32_t k)
 {
-    uint32_t skip = v->n - v->want; /* rows without logits */
+    uint32_t skip = v->n - v->want; /* rows of which nothing is wanted */
     uint32_t end = v->done + k;
     uint32_t wanted = end > skip ? (uint32_t)num_min(end - skip, k) : 0;
-    b->parts[b->n_parts++] = (struct part){.v = v, .n = k, .wanted = wanted};
+    b->parts[b->n_parts++] = (struct part){.v = v,
+                                           .n = k,
+                                           .wanted = v->hidden ? 0 : wanted,
+                                           .hidden = v->hidden ? wanted : 0};
     b->n += k;
 }
 
@@ -365,6 +368,22 @@ static int run_layers(struct engine *g, float **hidden,
     return rc;
 }
 
+/* Hidden states to those who want them, before pack() moves rows. */
+static void give_hidden(const struct rows *b, float *hidden)
+{
+    uint32_t r = 0;
+    for (uint32_t p = 0; p < b->n_parts; p++) {
+        const struct part *part = &b->parts[p];
+        struct eval *v = part->v;
+        for (uint32_t i = part->n - part->hidden; i < part->n && v->rc == 0;
+             i++) {
+            v->rc = v->fn(v->ctx, v->done + i, 1, hidden + (r + i) * b->ld,
+                          v->e);
+        }
+        r += part->n;
+    }
+}
+
 /* --- heads --- */
 
 /* Rows whose logits are wanted to the front, in order. Returns how many. */
@@ -504,7 +523,8 @@ static int logits_ready(struct engine *g, const struct eval *v, size_t n,
     uint32_t rows = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t need = v[i].fn != NULL ? g->rows.slice : v[i].want;
-        rows = v[i].want > 0 ? (uint32_t)num_max(rows, need) : rows;
+        bool wants = v[i].want > 0 && !v[i].hidden;
+        rows = wants ? (uint32_t)num_max(rows, need) : rows;
         must(v[i].fn != NULL || n == 1);
     }
     return logits_room(g, rows, e);
@@ -517,6 +537,7 @@ static void run_batch(struct engine *g, struct engine_times *times)
     float *hidden = NULL;
     int rc = run_layers(g, &hidden, times, &e);
     if (rc == 0) {
+        give_hidden(b, hidden);
         run_wanted(g, hidden, times);
     }
     for (uint32_t p = 0; p < b->n_parts; p++) {

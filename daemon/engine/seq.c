@@ -153,6 +153,7 @@ void engine_seq_close(struct engine_seq *s)
         return;
     }
     constrain_forget(s);
+    pool_drop(s);
     for (size_t i = 0; s->states != NULL && i < s->g->n_shards; i++) {
         s->g->shards[i].be->state_free(s->states[i]);
     }
@@ -270,6 +271,7 @@ int engine_seq_truncate(struct engine_seq *s, uint32_t n, struct err *e)
     if (n < s->match.n) {
         constrain_forget(s);
     }
+    pool_drop(s);
     s->n = n;
     return 0;
 }

@@ -111,6 +111,17 @@ static int on_logits(void *ctx, uint32_t first, uint32_t n, float *logits,
     return 0;
 }
 
+/* Rows are numbers among the step's tokens. */
+static int on_hidden(void *ctx, uint32_t first, uint32_t n, float *hidden,
+                     struct err *e)
+{
+    struct step *st = ctx;
+    (void)e;
+    must(n == 1);
+    pool_row(st->r->seq, hidden, st->r->row->position + first == 0);
+    return 0;
+}
+
 /* Whether the row can be scored, if that is wanted. */
 static int check_score(const struct engine *g, const struct msg_row *row,
                        struct err *e)
@@ -151,6 +162,9 @@ static int begin(struct step *st, struct eval *v)
     }
     RETERR(check_tokens(s, row->tokens, row->n_tokens, e));
     RETERR(check_score(s->g, row, e));
+    if (row->pool != POOL_NONE) {
+        RETERR(pool_begin(s, row, e));
+    }
     uint32_t at = s->n + row->n_tokens;
     if (row->sample && s->long_list && at <= bundle_short_max(s->g->b)) {
         return err_set(e, ERR_CONFLICT,
@@ -175,12 +189,15 @@ static int begin(struct step *st, struct eval *v)
         return err_set(e, ERR_NOMEM, "%u scores", msg_row_scores(row));
     }
     uint32_t n = row->n_tokens + st->drafts;
+    bool pools = row->pool != POOL_NONE;
     *v = (struct eval){.s = s,
                        .n = n,
-                       .want = r->done->n_scores > 0 ? n
+                       .want = pools                 ? pool_wants(row)
+                               : r->done->n_scores > 0 ? n
                                : row->sample         ? st->drafts + 1
                                                      : 0,
-                       .fn = on_logits,
+                       .hidden = pools,
+                       .fn = pools ? on_hidden : on_logits,
                        .ctx = st,
                        .e = e};
     s->in_step = true;
@@ -194,6 +211,12 @@ static void finish(struct step *st, int rc)
     const struct msg_row *row = st->r->row;
     if (rc == 0 && row->keep) {
         rc = seq_mark(s, s->n + row->n_tokens - 1, false, &st->r->err);
+    }
+    if (row->pool != POOL_NONE) {
+        rc = rc < 0 ? rc : pool_end(s, row, st->r->done, &st->r->err);
+        if (rc < 0 && rc != ERR_CANCELLED) { /* some rows may be in it */
+            pool_drop(s);
+        }
     }
     st->r->rc = rc;
     s->in_step = false;

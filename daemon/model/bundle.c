@@ -11,6 +11,7 @@
  *     "rope_local": {...},                      only when layers differ
  *     "layers": [{"kind", "n_heads", ...}],     layer.h, by bundle_layers.c
  *     "logit_scale", "logit_cap", "d_ple", "ple_file",
+ *     "pooling": "mean" | "cls" | "last",       only where the source says it
  *     "shards": [{"path", "first", "last", "t_min", "t_max",
  *                 "functions": [{"name", "t"}], "weight_bytes",
  *                 "gives": [{"name", "layer", "role"}], "takes": the same,
@@ -131,6 +132,17 @@ static int want_array(struct bundle *b, const struct json *j, const char *key,
     return 0;
 }
 
+/* Absent where the source does not say, and in older bundles. */
+static int read_pooling(struct bundle *b, const struct json *j, struct err *e)
+{
+    const char *v = NULL;
+    RETERR(json_want_str(j, "pooling", false, &v, e));
+    b->pooling = pooling_parse(v);
+    return v == NULL || b->pooling != POOL_NONE
+               ? 0
+               : err_set(e, ERR_INVALID, "pooling is mean, cls or last");
+}
+
 /* Bundles that are older than the word have logits. */
 static int read_output(struct bundle *b, const struct json *j, struct err *e)
 {
@@ -158,6 +170,7 @@ static int read_fields(struct bundle *b, const struct json *j, struct err *e)
                                bundle_at(b, r->at), e));
     }
     RETERR(read_output(b, j, e));
+    RETERR(read_pooling(b, j, e));
     RETERR(bundle_read_labels(b, j, e));
     RETERR(json_want_num(j, "margin", true, 0, 1e300, &b->margin, e));
     RETERR(json_want_bool(j, "eps_omitted", true, &b->eps_omitted, e));

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "model/layer.h"
 #include "proto/limits.h"
+#include "proto/pooling.h"
 
 #define BUNDLE_FORMAT 2 /* aned reads 1 too: there layers differ in kind only */
 
@@ -134,6 +135,7 @@ struct bundle {
     uint32_t n_labels;   /* of an encoder ("kind"), which reads a text and gives
                             each token's logits of labels; 0: a decoder */
     const char **labels; /* n_labels names: "O", "B-secret" */
+    enum pooling pooling; /* of the source's metadata; POOL_NONE: it says none */
     uint32_t d_ple;                /* width of per-layer embeddings; 0: none */
     const char *ple_file; /* fp16 (vocab, n_layers * d_ple), to be multiplied by
                              sqrt(d_ple / 2); or NULL */
@@ -173,6 +175,12 @@ void bundle_close(struct bundle *b); /* NULL is fine */
 static inline uint32_t bundle_outputs(const struct bundle *b)
 {
     return b->n_labels > 0 ? b->n_labels : b->vocab;
+}
+/* How a text's hidden states become its embedding. A decoder's last token has
+ * seen all of the text. */
+static inline enum pooling bundle_pooling(const struct bundle *b)
+{
+    return b->pooling != POOL_NONE ? b->pooling : POOL_LAST;
 }
 /* Errors: UNSUPPORTED, saying what the model is and what is not done with it. */
 CHECKED int bundle_want_kind(const struct bundle *b, bool encoder,

@@ -474,6 +474,9 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
     if (b->argmax) { /* the others are older than the word */
         bundle_hash_text(&h, "output=argmax\n");
     }
+    if (b->pooling != POOL_NONE) { /* the same */
+        bundle_hash_text(&h, "pooling=%s\n", pooling_name(b->pooling));
+    }
     for (uint32_t i = 0; i < b->n_labels; i++) { /* the same */
         bundle_hash_text(&h, "label=%s\n", b->labels[i]);
     }

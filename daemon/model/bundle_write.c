@@ -249,6 +249,9 @@ static struct json *manifest(const struct bundle *b)
                      (double)bundle_get_f32(b, bundle_f32s[i].at));
     }
     json_add_str(j, "output", b->argmax ? "argmax" : "logits");
+    if (b->pooling != POOL_NONE) {
+        json_add_str(j, "pooling", pooling_name(b->pooling));
+    }
     bundle_put_labels(j, b);
     json_add_num(j, "margin", b->margin);
     json_add_bool(j, "eps_omitted", b->eps_omitted);

@@ -279,6 +279,9 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
     if (c->t->kind == TOKENIZER_UGM) {
         return ugm_fragment(c, p, n, e);
     }
+    if (c->t->kind == TOKENIZER_WPM) {
+        return wpm_fragment(c, p, n, e);
+    }
     return c->t->kind == TOKENIZER_BPE ? bpe_fragment(c, p, n, prefix, e)
                                        : spm_fragment(c, p, n, prefix, e);
 }

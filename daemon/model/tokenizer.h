@@ -3,7 +3,9 @@
  * Kinds: "gpt2" (BPE by rank, of bytes; the pre-tokenizer pattern is chosen by
  * tokenizer.ggml.pre), "gemma4" (the same of characters, with byte fallback;
  * some names of tokenizer.ggml.pre are that too), "llama" (SentencePiece-style
- * BPE with scores and byte fallback) and "t5" (SentencePiece's Unigram). Others are refused by name (TOKENIZER).
+ * BPE with scores and byte fallback), "t5" (SentencePiece's Unigram) and "bert"
+ * (WordPiece; BOS and EOS are [CLS] and [SEP], which stand around each text).
+ * Others are refused by name (TOKENIZER).
  *
  * Thread: immutable after open; encode and decode may run on any thread at
  * the same time.
@@ -55,7 +57,7 @@ int32_t tokenizer_fim(const struct tokenizer *t, enum tokenizer_fim which);
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t n);
 
 /* Encode n bytes. Bytes that are not UTF-8 become byte tokens in "llama" kinds
- * and U+FFFD, one a byte, in the others, as in llama.cpp. Text is normalised
+ * and U+FFFD, one a byte, in the others, as in llama.cpp ("bert" leaves that out). Text is normalised
  * where the family does (qwen2: NFC). special: texts of special tokens in the
  * input become those tokens; otherwise they are plain text. BOS and EOS are not
  * added. The caller frees *ret. Errors: TOO_BIG (TEXT_BYTES_MAX, TOKENS_MAX),

@@ -13,6 +13,7 @@
  *   tokenizer_ugm.c      SentencePiece's Unigram
  *   tokenizer_norm.c     what it does with a text before (tokenizer_norm.h)
  *   tokenizer_charsmap.c SentencePiece's table of characters
+ *   tokenizer_wpm.c      WordPiece
  *
  * All bytes of the vocabulary are copied into one blob: no file stays mapped.
  */
@@ -31,7 +32,12 @@ enum token_type {
     TOKEN_BYTE = 6,
 };
 
-enum tokenizer_kind { TOKENIZER_BPE, TOKENIZER_SPM, TOKENIZER_UGM };
+enum tokenizer_kind {
+    TOKENIZER_BPE,
+    TOKENIZER_SPM,
+    TOKENIZER_UGM,
+    TOKENIZER_WPM
+};
 
 struct token {
     uint32_t text_at;  /* in blob: as in the vocabulary */
@@ -101,6 +107,7 @@ struct tokenizer {
     enum tokenizer_kind kind;
     const char *kind_name; /* tokenizer.ggml.model */
     bool raw;              /* BPE: PRE_RAW */
+    bool lowers;           /* WPM: text is lowered, and has no accents */
     char pre_name[64];
     const struct pre *pre; /* BPE */
     struct pre_code *code; /* BPE: compiled patterns */
@@ -118,7 +125,7 @@ struct tokenizer {
     int32_t fim[FIM_TOKENS];
     bool add_bos, add_eos;
     struct ugm *ugm;     /* UGM; owned */
-    bool space_prefix;   /* SPM, UGM, and BPE of text as it is */
+    bool space_prefix;   /* SPM, UGM, WPM, and BPE of text as it is */
     bool joins[256];     /* SPM, UGM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
@@ -263,6 +270,9 @@ CHECKED int bpe_fragment(struct encoder *c, const char *p, size_t n,
                          bool prefix, struct err *e);
 CHECKED int spm_fragment(struct encoder *c, const char *p, size_t n,
                          bool prefix, struct err *e);
+CHECKED int wpm_fragment(struct encoder *c, const char *p, size_t n,
+                         struct err *e);
+bool wpm_lowers(const struct tokenizer *t);
 CHECKED int ugm_fragment(struct encoder *c, const char *p, size_t n,
                          struct err *e);
 /* tokenizer_spm.c: end of the word that begins at `at`: the next U+2581 after

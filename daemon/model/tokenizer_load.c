@@ -111,6 +111,7 @@ static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
         {"llama",  TOKENIZER_SPM, NULL    },
         {"gemma4", TOKENIZER_BPE, "gemma4"},
         {"t5",     TOKENIZER_UGM, NULL    },
+        {"bert",   TOKENIZER_WPM, NULL    },
     };
     struct span model = {NULL, 0};
     struct span pre = {"", 0};
@@ -131,7 +132,8 @@ static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
     if (t->kind_name == NULL) {
         return err_set(e, ERR_TOKENIZER,
                        "tokenizer.ggml.model '%.*s': aned has BPE (gpt2, "
-                       "gemma4), SentencePiece BPE (llama) and Unigram (t5)",
+                       "gemma4), SentencePiece BPE (llama), Unigram (t5) and "
+                       "WordPiece (bert)",
                        (int)(model.n < 32 ? model.n : 32), model.p);
     }
     if (pre.n < sizeof(t->pre_name)) {
@@ -406,6 +408,23 @@ static int32_t spm_default(const struct tokenizer *t, const char *text,
     return found == TOKEN_NONE && id < t->n_vocab ? id : found;
 }
 
+/* WordPiece's [CLS] and [SEP] stand around a text. */
+static void wpm_ids(const struct gguf *g, struct tokenizer *t)
+{
+    t->bos = tokenizer_find(t, "[CLS]", 5);
+    t->eos = tokenizer_find(t, "[SEP]", 5);
+    t->unk = tokenizer_find(t, "[UNK]", 5);
+    want_id(g, t, KEY("bos_token_id"), &t->bos);
+    want_id(g, t, KEY("cls_token_id"), &t->bos);
+    want_id(g, t, KEY("eos_token_id"), &t->eos);
+    want_id(g, t, KEY("seperator_token_id"), &t->eos); /* so spelled */
+    want_id(g, t, KEY("unknown_token_id"), &t->unk);
+    t->add_bos = flag(g, KEY("add_bos_token"), true) && t->bos != TOKEN_NONE;
+    t->add_eos = flag(g, KEY("add_eos_token"), true) && t->eos != TOKEN_NONE;
+    t->space_prefix = true;
+    t->lowers = wpm_lowers(t);
+}
+
 static void load_ids(const struct gguf *g, struct tokenizer *t)
 {
     int32_t eot = TOKEN_NONE;
@@ -464,7 +483,11 @@ int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
            : t->kind == TOKENIZER_BPE ? load_merges(g, t, e)
                                       : 0);
     find_bytes(t);
-    load_ids(g, t);
+    if (t->kind == TOKENIZER_WPM) {
+        wpm_ids(g, t);
+    } else {
+        load_ids(g, t);
+    }
     RETERR(tokenizer_pieces(t, e));
     RETERR(tokenizer_specials(t, e));
     RETERR(t->kind == TOKENIZER_UGM ? ugm_load(g, t, e) : 0);

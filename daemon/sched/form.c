@@ -26,7 +26,7 @@ static bool leaves_mark(const struct sched *s, const struct sched_stream *x,
                     uint32_t n)
 {
     const struct sched_seq *q = x->seq;
-    return s->conf.cut_at > 0 && q->computed + n == q->n &&
+    return s->conf.cut_at > 0 && !x->pool && q->computed + n == q->n &&
            (n > 1 || !x->primed) && q->n > 1;
 }
 
@@ -43,6 +43,7 @@ static struct sched_row *add_row(struct forming *f, struct sched_stream *x,
     r->tokens = q->tokens + q->computed;
     r->sample = q->computed + n == q->n && !x->compute_only;
     r->score = false;
+    r->give = x->pool && q->computed + n == q->n;
     r->after = q->computed + n < q->n ? q->tokens[q->computed + n] : -1;
     r->keep = leaves_mark(f->s, x, n);
     r->n_drafts = 0;
@@ -68,6 +69,9 @@ static void index_texts(struct sched *s)
     LIST_EACH(l, &s->running) {
         struct sched_stream *x = stream_of(l);
         struct sched_seq *q = x->seq;
+        if (x->compute_only) {
+            continue; /* nothing is drawn */
+        }
         uint32_t was = q->index.n + x->predicted.n;
         draft_extend(&q->index, q->tokens, q->n, most);
         draft_extend(&x->predicted, x->prediction, x->n_prediction, most);

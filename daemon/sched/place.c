@@ -76,7 +76,7 @@ void place_op(struct sched *s, enum sched_op_kind kind, uint32_t seq,
 static void tell_loss(const struct sched *s, const struct sched_seq *q,
                       uint32_t left)
 {
-    if (s->on_loss != NULL && q->computed - left > SCHED_TAIL) {
+    if (s->on_loss != NULL && !q->pooled && q->computed - left > SCHED_TAIL) {
         s->on_loss(s->on_loss_ctx, q);
     }
 }
@@ -212,7 +212,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     uint32_t n = 0;
     uint32_t n_line = place_tokens(x);
     uint32_t room = room_wanted(s, x, n_line);
-    bool reuse = x->reuse || x->line != NULL;
+    bool reuse = (x->reuse || x->line != NULL) && !x->pool;
     struct sched_seq *best = reuse ? best_seq(s, x, &n) : NULL;
     bool warm = best != NULL && best->owner == NULL;
     bool worth = n >= SCHED_FORK_MIN;
@@ -251,6 +251,7 @@ static struct sched_seq *choose(struct sched *s, const struct sched_stream *x,
     seq_cut(q, n);
     q->computed = n;
     q->top = n;
+    q->pooled = x->pool;
     room_set(s, q, room);
     seq_told(q, n > 0 ? best : q, x, n);
     *ret_cached = n;
@@ -322,7 +323,6 @@ void place_leave(struct sched *s, struct sched_stream *x, uint64_t now_us)
         seq_cut(q, q->computed);
         room_settle(s, q);
     }
-    if (!q->in_step && (q->n == 0 || !q->opened)) {
-        q->failed = true; /* nothing worth keeping */
-    }
+    bool nothing = !q->in_step && (q->n == 0 || !q->opened);
+    q->failed = q->failed || nothing || q->pooled; /* not worth keeping */
 }

@@ -80,6 +80,13 @@
  *       next choice and the next turn most often part from it; the last
  *       ENGINE_MARKS_MAX marks of a sequence stay.
  *
+ *  (16) A stream that pools computes its prompt and draws nothing. What it needs
+ *       of each row is nowhere but in the step that computes it: so it takes no
+ *       warm sequence, begins anew when it has lost its place, and its sequence
+ *       is closed when it leaves, neither saved nor shared. So texts that are
+ *       embedded take the place of at most as many warm sequences as of them run
+ *       at once. Its rows are prompt rows: rules 2 and 3 are for it too.
+ *
  * Ownership: the stream is embedded in the caller's object and stays alive
  * until sched_remove(). The prompt is borrowed until the stream runs, the
  * prediction until it is removed.
@@ -161,6 +168,7 @@ struct sched_stream {
     bool reuse;                 /* may take or fork a warm sequence */
     bool compute_only;          /* compute the prompt, draw no token */
     bool score;                 /* rule 14 */
+    bool pool;                  /* rule 16; with compute_only */
     struct sched_stream *after; /* do not start before its prompt is computed */
     enum sched_class cls;
     uint64_t peer;             /* any number */
@@ -213,6 +221,7 @@ struct sched_seq {
     bool used;   /* false: a free place */
     bool opened; /* the engine has it */
     bool failed; /* is closed next, never shared */
+    bool pooled; /* rule 16: nor saved */
     bool held;   /* restore.h: gets no row before its file is loaded */
     bool in_step;
     bool long_list; /* rule 12: how it is computed */
@@ -251,6 +260,7 @@ struct sched_row {
     bool sample;
     bool score;        /* rule 14: all of its rows, */
     int32_t after;     /* for this token behind the last one */
+    bool give;         /* rule 16: its text ends with these tokens */
     bool keep;         /* rule 15: a mark in front of the last of its tokens */
     uint32_t n_drafts; /* after the tokens, to be verified */
     int32_t drafts[ENGINE_DRAFTS_MAX];

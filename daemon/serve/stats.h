@@ -22,6 +22,8 @@ struct stats {
     int64_t started_unix_ms;
     uint64_t generations, generations_failed, generations_cancelled;
     uint64_t generations_late; /* ended by their deadline */
+    uint64_t embeddings, embeddings_failed; /* requests */
+    uint64_t embedded_texts, embedded_tokens;
     uint64_t refused_busy; /* queue full */
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     uint64_t labelled_texts, labelled_tokens; /* by encoders */

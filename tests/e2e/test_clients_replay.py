@@ -20,7 +20,6 @@ NO_ROUTE = {
 # What is refused: (words of the error, reason). The first row that fits a request that was not served explains it.
 REFUSED = [
     (".type: only custom", "the service's own tools"),
-    ("no model here gives embeddings", "no model gives embeddings"),
     ("exceeds the available context size", "longer than the demo model's context"),
     ("no block of type 'image' here", "models read text"),
     ("content: only parts of type text", "models read text"),

@@ -390,18 +390,6 @@ def test_lm_studio(daemon):
 
 # --- what no model gives ---
 
-@pytest.mark.parametrize("path", ["/embedding", "/embeddings", "/v1/embeddings", "/api/v0/embeddings"])
-def test_no_embeddings(daemon, path):
-    e = post(daemon, path, {"model": "demo", "input": "x"}, 400)["error"]
-    assert "no model here gives embeddings" in e["message"] and e["code"] == "unsupported"
-
-
-@pytest.mark.parametrize("path", ["/api/embed", "/api/embeddings"])
-def test_no_embeddings_for_ollama(daemon, path):
-    x = post(daemon, path, {"model": "demo", "input": "x"}, 400)
-    assert list(x) == ["error"] and "no model here gives embeddings" in x["error"]
-
-
 @pytest.mark.parametrize("path", ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"])
 def test_no_ranking(daemon, path):
     e = post(daemon, path, {"model": "demo", "query": "x", "documents": []}, 400)["error"]

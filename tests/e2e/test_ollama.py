@@ -169,8 +169,6 @@ def test_what_is_refused(daemon):
                        ("/api/copy", {"source": "demo", "destination": "x"})):
         r = post(daemon, path, body)
         assert r.status_code == 400 and r.json()["error"].startswith(path[5:] + ": "), r.text
-    r = post(daemon, "/api/embed", {"model": "demo", "input": "x"})
-    assert r.status_code == 400 and "no model here gives embeddings" in r.json()["error"]
     with pytest.raises(ollama.ResponseError, match="tools: this model"):
         sdk(daemon).chat(**CHAT, tools=[{"type": "function", "function": {"name": "f"}}])
 

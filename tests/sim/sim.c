@@ -31,6 +31,8 @@ struct client {
     int32_t guess[64];
     uint32_t want, got;
     uint32_t scored;    /* rows of its prompt, from the first one on */
+    uint32_t pooled;    /* the same, in one sequence without a gap: */
+    uint32_t pooled_in; /* its number */
     uint64_t back_us;   /* when it reads again */
     uint64_t place_us;  /* since when it runs */
     uint64_t waited_us; /* since it last ran, as far as it could have started */
@@ -313,11 +315,13 @@ static void fill(struct client *c)
         c->want = 12;
     } else {
         c->x.score = one_in(6);
+        c->x.pool = !c->x.score && one_in(6);
+        c->x.compute_only = c->x.pool;
         c->x.deadline_us =
             one_in(12) ? m.now + (uint64_t)m.base * (1 + rnd(100)) : 0;
         uint32_t k = rnd(CLIENTS);
         struct client *l = &m.c[k];
-        if (one_in(6) && l->live && l->got == 0 &&
+        if (one_in(6) && l->live && l->got == 0 && !l->x.pool &&
             l != c) { /* another choice */
             c->line = l->line;
             c->x.n_prompt = l->line.n;
@@ -510,6 +514,17 @@ static bool has_room(const struct client *best)
 }
 
 /* After sched_next: the streams that wait and those that run. */
+/* Rule 16: what was pooled is kept for nobody. */
+static void check_warm(void)
+{
+    for (uint32_t i = 0; i < m.s.conf.seqs; i++) {
+        const struct sched_seq *q = &m.s.seqs[i];
+        if (q->used && q->owner == NULL && q->pooled && !q->failed) {
+            broken("pool", "sequence %u stays warm", i);
+        }
+    }
+}
+
 static void check_places(void)
 {
     const struct client *best = NULL;
@@ -688,6 +703,26 @@ static void check_scores(struct client *c, const struct sched_row *r)
     }
 }
 
+/* Rule 16: all rows in one sequence that began with them; the last one is told. */
+static void check_pool(struct client *c, const struct sched_row *r)
+{
+    if (r->position == 0) {
+        c->pooled = 0;
+        c->pooled_in = r->seq;
+    }
+    if (r->position != c->pooled || r->seq != c->pooled_in || r->sample ||
+        r->give != (r->position + r->n == c->x.n_prompt)) {
+        broken("pool", "client %u: rows from %u on in sequence %u, %u are pooled "
+                       "in %u",
+               number(c), r->position, r->seq, c->pooled, c->pooled_in);
+    }
+    c->pooled += r->n;
+    if (r->give) {
+        m.ret->finished++;
+        leave(c, "pooled");
+    }
+}
+
 static void hand_out(const struct sched_plan *p, const uint32_t *ok)
 {
     for (size_t i = 0; i < p->n_rows; i++) {
@@ -701,6 +736,10 @@ static void hand_out(const struct sched_plan *p, const uint32_t *ok)
         if (r->failed) {
             m.ret->cancelled++;
             leave(c, "failed");
+            continue;
+        }
+        if (c->x.pool) {
+            check_pool(c, r);
             continue;
         }
         check_scores(c, r);
@@ -758,6 +797,7 @@ static void round_of(bool coming)
     clients_act(coming);
     const struct sched_plan *p = sched_next(&m.s, m.now);
     check_places();
+    check_warm();
     if (p != NULL) {
         engine_ops(p);
         for (size_t i = 0; i < p->n_rows; i++) {

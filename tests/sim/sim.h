@@ -24,9 +24,10 @@
  * longest time that a place was held; a running stream gets rows budget while
  * other streams decode, prompt rows make a step longer only by the factor of
  * rule 3; a step is bounded in any case score     each row of a prompt that is
- * scored is so once, in order, and all before a token is drawn (rule 14) fair
- * peers that always have work are served alike end       everything ends when
- * no client comes any more
+ * scored is so once, in order, and all before a token is drawn (rule 14) pool
+ * rows of a text that is pooled come in one sequence, in order, the last one
+ * marked, and no such sequence stays warm (rule 16) fair peers that always have
+ * work are served alike end       everything ends when no client comes any more
  */
 #pragma once
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "model/layer.h"
+#include "proto/pooling.h"
 #include "source/gguf.h"
 
 /* Tensors of a model. Those from SLOT_LAYER on exist once per layer. */
@@ -152,6 +153,7 @@ struct decoder {
     float embed_scale;
     float logit_scale; /* of the logits */
     float logit_cap;   /* cap * tanh(logits / cap); 0: none */
+    enum pooling pooling; /* of hidden states; POOL_NONE: it says none */
     uint32_t d_ple;    /* 0: none */
     uint32_t n_labels; /* of an encoder; 0: a decoder */
     struct arch_kind kinds[LAYER_KINDS];

@@ -41,7 +41,7 @@ static const char *const notes[] = {
     /* read where a scaling uses it */
     "rope.scaling.original_context_length",
     "rope.scaling.finetuned", /* when the model was stretched */
-    "pooling_type", /* one vector from all hidden states; aned makes logits */
+    "pooling_type", /* how hidden states become one vector: read_pooling */
 };
 
 enum rule {

@@ -348,6 +348,22 @@ static const struct arch_row *find_row(const struct gguf *g, struct err *e)
     return NULL;
 }
 
+/* How hidden states become one vector, in llama.cpp's numbers: none, mean, cls,
+ * last, rank. That of an encoder that labels tokens: check_encoder_keys. */
+static int read_pooling(struct reading *r, struct err *e)
+{
+    static const enum pooling kinds[] = {POOL_NONE, POOL_MEAN, POOL_CLS,
+                                         POOL_LAST, POOL_NONE};
+    uint32_t k = 0;
+    if (r->d->n_labels > 0 ||
+        gguf_find(r->g, arch_key(r, "pooling_type")) == NULL) {
+        return 0;
+    }
+    RETERR(arch_u32(r, "pooling_type", 0, countof(kinds) - 1, &k, e));
+    r->d->pooling = kinds[k];
+    return 0;
+}
+
 int arch_read(const struct gguf *g, struct decoder *ret, struct err *e)
 {
     struct err none = {0};
@@ -360,6 +376,7 @@ int arch_read(const struct gguf *g, struct decoder *ret, struct err *e)
     int rc = 0;
     CHECK(arch_check_keys(g, d.arch, e));
     CHECK(read_numbers(&r, e));
+    CHECK(read_pooling(&r, e));
     CHECK(check_layers(&d, e));
     CHECK(arch_find_vocab(g, &d, e));
     CHECK(arch_find_tensors(g, &d, e));

@@ -40,7 +40,8 @@ struct run_events {
      * bytes were flushed. To end an answer takes longer than the tokens of
      * other streams should wait. */
     void (*on_left)(struct run_stream *x);
-    /* The prompt of a compute_only stream is computed. The owner removes x. */
+    /* The prompt of a compute_only stream is computed; x->vector is there if it
+     * pools. The owner removes x, and may add others. */
     void (*on_computed)(struct run_stream *x);
     /* A step ended after x's deadline. The owner removes x. The owner needs a
      * timer as well: steps are long, and the engine may be gone. */
@@ -65,6 +66,9 @@ struct run_stream {
      * `said`; there already in on_token and on_computed */
     const struct msg_token *scores;
     uint32_t n_scores;
+    enum pooling pool;   /* of s.pool */
+    const float *vector; /* in on_computed, of a stream that pools */
+    uint32_t n_vector;
     bool on_cpu;        /* a token was drawn while a package ran on the CPU */
     bool leaving;       /* runner_leave: on_left is to be called */
     struct list saying; /* in a list of the runner: on_said, then on_left */

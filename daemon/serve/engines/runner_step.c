@@ -38,6 +38,8 @@ static void fill_row(struct runner *r, size_t i, const struct sched_row *row)
     m->sample = row->sample;
     m->keep = row->keep;
     m->score = row->score;
+    m->pool = (uint8_t)(x->s.pool ? x->pool : POOL_NONE);
+    m->give = row->give;
     m->after = row->score ? row->after : -1;
     m->out_index = x->n_out;
     m->n_prompt = x->s.n_prompt;
@@ -169,6 +171,8 @@ void runner_hand_out(struct runner *r, const struct msg_row_done *rows,
         struct run_stream *x = stream_of(s);
         x->scores = codes[i] == 0 ? rows[i].scores : NULL;
         x->n_scores = codes[i] == 0 ? rows[i].n_scores : 0;
+        x->vector = codes[i] == 0 ? rows[i].vector : NULL;
+        x->n_vector = codes[i] == 0 ? rows[i].n_vector : 0;
         if (codes[i] != 0) {
             x->events->on_fail(x, codes[i], msg);
         } else if (p->rows[i].sample) {
@@ -198,6 +202,7 @@ static bool row_fits(const struct sched_row *r, const struct msg_row_done *d)
     }
     fits = fits && d->n_accepted <= r->n_drafts &&
            d->n_tokens == (r->sample ? d->n_accepted + 1 : 0) &&
+           (d->n_vector > 0) == r->give &&
            d->n_scores == (r->score ? r->n - (r->after < 0 ? 1u : 0u) : 0u);
     for (uint32_t k = 0; fits && k < d->n_accepted; k++) {
         fits = d->tokens[k].id == r->drafts[k];

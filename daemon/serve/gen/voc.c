@@ -108,6 +108,26 @@ static int add_bos(const struct tokenizer *t, struct text_work *w,
     return 0;
 }
 
+/* EOS goes behind where the vocabulary says so, unless the text ends with it. */
+static int add_eos(const struct tokenizer *t, struct text_work *w,
+                   struct err *e)
+{
+    int32_t eos = tokenizer_eos(t);
+    size_t n = w->n_tokens;
+    if (eos == TOKEN_NONE || !tokenizer_add_eos(t) ||
+        (w->special && n > 0 && w->tokens[n - 1] == eos)) {
+        return 0;
+    }
+    int32_t *p = realloc(w->tokens, (n + 1) * sizeof(*p));
+    if (p == NULL) {
+        return err_set(e, ERR_NOMEM, "%zu tokens", n);
+    }
+    p[n] = eos;
+    w->tokens = p;
+    w->n_tokens++;
+    return 0;
+}
+
 static struct tokenizer_words *words_of(struct voc *v, bool here)
 {
     struct tokenizer_words **p = &v->words[here ? 0 : 1];
@@ -122,7 +142,10 @@ static int encode(struct voc *v, struct text_work *w, const char *text,
 {
     RETERR(tokenizer_encode_words(v->tok, words_of(v, w->here), text, n,
                                   special, &w->tokens, &w->n_tokens, &w->e));
-    return w->bos ? add_bos(v->tok, w, &w->e) : 0;
+    if (w->bos) {
+        RETERR(add_bos(v->tok, w, &w->e));
+    }
+    return w->eos ? add_eos(v->tok, w, &w->e) : 0;
 }
 
 /* The prompt, into w->out. steps: chat_request.steps. */

@@ -73,6 +73,7 @@ struct text_work {
     size_t text_n;
     bool special; /* ENCODE: special tokens' texts become those tokens */
     bool bos;     /* ENCODE: BOS in front where the vocabulary says so */
+    bool eos;     /* ENCODE: EOS behind where the vocabulary says so */
     const struct chat_message *messages; /* CHAT */
     size_t n_messages;
     bool add_generation;

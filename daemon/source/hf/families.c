@@ -354,7 +354,7 @@ static int lfm2_layers(const struct hf *h, int32_t *kv, struct err *e)
                          h->n_layers);
 }
 
-static int fill_lfm2(struct hf *h, struct err *e)
+int hf_fill_lfm2_layers(struct hf *h, struct err *e)
 {
     int32_t kv[MODEL_LAYERS_MAX] = {0};
     struct hf_rope r = {.theta = 1000000};
@@ -371,7 +371,6 @@ static int fill_lfm2(struct hf *h, struct err *e)
                        : !turns ? "use_pos_enc false"
                                 : "block_use_swiglu false");
     }
-    RETERR(lfm2_width(h, e));
     RETERR(lfm2_layers(h, kv, e));
     RETERR(made_i32s(h->m, hf_key(h, "attention.head_count_kv"), kv,
                      h->n_layers, e));
@@ -381,6 +380,12 @@ static int fill_lfm2(struct hf *h, struct err *e)
     RETERR(hf_rope_of(h, NULL, &r, e));
     RETERR(hf_num(h->text, "theta", false, 1, 1e12, &r.theta, e));
     return hf_put_rope(h, &r, e);
+}
+
+static int fill_lfm2(struct hf *h, struct err *e)
+{
+    RETERR(lfm2_width(h, e));
+    return hf_fill_lfm2_layers(h, e);
 }
 
 /* --- the table --- */
@@ -482,6 +487,25 @@ static const struct hf_family rows[] = {
      .own_sizes = true,
      .eps = "norm_eps",
      .fill = fill_lfm2},
+    {.model_type = "lfm2_moe",
+     .head = "Lfm2MoeForCausalLM",
+     .arch = "lfm2moe",
+     .like = "lfm2",
+     .keys = hf_lfm2moe_keys,
+     .acts = silu,
+     .own_sizes = true,
+     .eps = "norm_eps",
+     .fill = hf_fill_lfm2moe,
+     .take = hf_take_lfm2moe,
+     .finish = hf_finish_lfm2moe},
+    {.model_type = "openai_privacy_filter",
+     .head = "OpenAIPrivacyFilterForTokenClassification",
+     .arch = "openai-privacy-filter",
+     .keys = hf_privacy_filter_keys,
+     .acts = silu,
+     .sandwich = true, /* in name: what it is, arch/ says */
+     .fill = hf_fill_privacy_filter,
+     .take = hf_take_privacy_filter},
     {.model_type = "zaya",
      .head = "ZayaForCausalLM",
      .arch = "zaya",

@@ -112,13 +112,15 @@ int hf_fill_gemma3(struct hf *h, struct err *e)
     return hf_put_rope(h, &global, e);
 }
 
-/* --- gemma4: dense, and E2B and E4B --- */
+/* --- gemma4: dense, E2B and E4B, and with experts --- */
 
 const char *const hf_gemma4_keys[] = {
     "final_logit_softcapping",    "num_kv_shared_layers",
     "hidden_size_per_layer_input", "per_layer_config",
     "use_double_wide_mlp",        "global_head_dim",
     "num_global_key_value_heads", "attention_k_eq_v",
+    "enable_moe_block",           "num_experts",
+    "top_k_experts",              "moe_intermediate_size",
     NULL,
 };
 
@@ -238,6 +240,18 @@ static int gemma4_sizes(struct hf *h, struct gemma4 *g, struct err *e)
                       g->local, h->n_layers, e);
 }
 
+static int gemma4_experts(struct hf *h, struct err *e)
+{
+    static const struct hf_count rows[] = {
+        {"num_experts",           "expert_count",               MODEL_EXPERTS_MAX},
+        {"top_k_experts",         "expert_used_count",          MODEL_EXPERTS_MAX},
+        {"moe_intermediate_size", "expert_feed_forward_length", MODEL_DIM_MAX    },
+    };
+    bool experts = false;
+    RETERR(hf_bool(h->text, "enable_moe_block", &experts, e));
+    return experts ? hf_put_counts(h, rows, countof(rows), e) : 0;
+}
+
 /* Pairs beyond the part that turns have a divisor that stops them; the
  * exponents count over the whole head. */
 static int gemma4_rope(struct hf *h, const struct gemma4 *g, struct err *e)
@@ -280,6 +294,7 @@ int hf_fill_gemma4(struct hf *h, struct err *e)
     CHECK(gemma4_kinds(h, g, e));
     CHECK(gemma4_layers(h, g, e));
     CHECK(gemma4_sizes(h, g, e));
+    CHECK(gemma4_experts(h, e));
     CHECK(put_cap(h, "final_logit_softcapping", e));
     CHECK(gemma4_rope(h, g, e));
 out:

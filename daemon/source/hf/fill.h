@@ -12,6 +12,14 @@ CHECKED int hf_put_plain_rope(struct hf *h, double theta, struct err *e);
 CHECKED int hf_check_layers(const struct hf *h, const char *a, const char *b,
                             uint32_t every, struct err *e);
 
+/* Numbers from 1 to `most` that must be there, under their names in GGUF. */
+struct hf_count {
+    const char *key, *tail;
+    uint32_t most;
+};
+CHECKED int hf_put_counts(struct hf *h, const struct hf_count *rows, size_t n,
+                          struct err *e);
+
 extern const char *const hf_gemma2_keys[];
 extern const char *const hf_gemma3_keys[];
 extern const char *const hf_gemma4_keys[];
@@ -26,3 +34,19 @@ CHECKED int hf_fill_zaya(struct hf *h, struct err *e);
 CHECKED int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
                          const struct hf_place *at, bool *ret, struct err *e);
 CHECKED int hf_finish_zaya(struct hf *h, struct err *e);
+
+extern const char *const hf_lfm2moe_keys[];
+/* All of lfm2 but the width of its feed-forward. */
+CHECKED int hf_fill_lfm2_layers(struct hf *h, struct err *e);
+CHECKED int hf_fill_lfm2moe(struct hf *h, struct err *e);
+CHECKED int hf_take_lfm2moe(struct hf *h, const struct safetensors_tensor *t,
+                            const struct hf_place *at, bool *ret,
+                            struct err *e);
+CHECKED int hf_finish_lfm2moe(struct hf *h, struct err *e);
+
+extern const char *const hf_privacy_filter_keys[];
+CHECKED int hf_fill_privacy_filter(struct hf *h, struct err *e);
+CHECKED int hf_take_privacy_filter(struct hf *h,
+                                   const struct safetensors_tensor *t,
+                                   const struct hf_place *at, bool *ret,
+                                   struct err *e);

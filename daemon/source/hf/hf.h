@@ -9,8 +9,8 @@
  *
  *   folder.c     which files, in which order; the whole
  *   config.c     numbers that all families have; keys.c: which keys are known
- *   rope.c       rotation   families.c, families_gemma.c, zaya.c   the table, and
- *                what a family adds (fill.h)
+ *   rope.c       rotation   families.c, families_gemma.c, zaya.c, experts.c   the
+ *                table, and what a family adds (fill.h)
  *   tensors.c    names and rows   scales.c  factors beside F8
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
  *   unigram.c    tokenizer.json of kind Unigram
@@ -46,6 +46,7 @@ struct hf_family {
     const char *model_type;
     const char *head; /* the class that architectures must name */
     const char *arch; /* general.architecture */
+    const char *like; /* an arch whose names of tensors it has too, or NULL */
     const char *const *keys; /* read by `fill`; NULL ends the list */
     const char *const *acts; /* activations; NULL ends */
     bool pairs;      /* GGUF has rotated rows of q and k as pairs (2i, 2i+1) */

@@ -114,10 +114,14 @@ static int put_yarn(struct hf *h, const struct hf_rope *r, struct err *e)
     RETERR(hf_num(r->j, "beta_slow", false, 1e-3, 1e6, &slow, e));
     RETERR(hf_num(r->j, "attention_factor", false, 1e-3, 1e3, &attention, e));
     RETERR(hf_bool(r->j, "truncate", &truncate, e));
-    if (!truncate) {
+    bool can = strcmp(h->family->arch, "openai-privacy-filter") == 0;
+    if (!truncate && !can) {
         return err_set(e, ERR_UNSUPPORTED,
                        WHERE "a yarn rotation with truncate false");
     }
+    RETERR(truncate ? 0
+                    : made_bool(h->m, hf_key(h, "rope.scaling.yarn_truncate"),
+                                false, e));
     RETERR(made_str(h->m, hf_key(h, "rope.scaling.type"), "yarn", e));
     RETERR(hf_put_f32(h, "rope.scaling.factor", factor, e));
     RETERR(hf_put_u32(h, "rope.scaling.original_context_length", original, e));

@@ -217,7 +217,30 @@ static const struct name names[] = {
     {"mlp.gate.balancing_biases", "exp_probs_b.bias", "zaya", NAME_LAYER},
     {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", "zaya", NAME_LAYER},
     {"mlp.experts.down_proj", "ffn_down_exps.weight", "zaya", NAME_LAYER},
+    {"feed_forward.gate.weight", "ffn_gate_inp.weight", "lfm2moe", NAME_LAYER},
+    {"feed_forward.expert_bias", "exp_probs_b.bias", "lfm2moe", NAME_LAYER},
     {"layer_scalar", "layer_output_scale.weight", "gemma4", NAME_LAYER},
+    {"router.proj.weight", "ffn_gate_inp.weight", "gemma4", NAME_LAYER},
+    {"router.scale", "ffn_gate_inp.scale", "gemma4", NAME_LAYER},
+    {"router.per_expert_scale", "ffn_down_exps.scale", "gemma4", NAME_LAYER},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight", "gemma4", NAME_LAYER},
+    {"experts.down_proj", "ffn_down_exps.weight", "gemma4", NAME_LAYER},
+    {"pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight", "gemma4",
+     NAME_LAYER | NAME_NORM},
+    {"post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight", "gemma4",
+     NAME_LAYER | NAME_NORM},
+    {"post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight", "gemma4",
+     NAME_LAYER | NAME_NORM},
+    {"self_attn.sinks", "attn_sinks.weight", "openai-privacy-filter",
+     NAME_LAYER},
+    {"mlp.router.weight", "ffn_gate_inp.weight", "openai-privacy-filter",
+     NAME_LAYER},
+    {"mlp.router.bias", "ffn_gate_inp.bias", "openai-privacy-filter",
+     NAME_LAYER},
+    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias",
+     "openai-privacy-filter", NAME_LAYER},
+    {"score.weight", "cls.output.weight", "openai-privacy-filter", 0},
+    {"score.bias", "cls.output.bias", "openai-privacy-filter", 0},
     {"per_layer_input_gate.weight", "inp_gate.weight", "gemma4", NAME_LAYER},
     {"per_layer_projection.weight", "proj.weight", "gemma4", NAME_LAYER},
     {"post_per_layer_input_norm.weight", "post_norm.weight", "gemma4",
@@ -292,7 +315,9 @@ static const struct name *find_name(const struct hf *h, const char *tail,
         if (strcmp(names[i].from, tail) == 0 &&
             ((names[i].flags & NAME_LAYER) != 0) == layered &&
             (names[i].arch == NULL ||
-             strcmp(names[i].arch, h->family->arch) == 0)) {
+             strcmp(names[i].arch, h->family->arch) == 0 ||
+             (h->family->like != NULL &&
+              strcmp(names[i].arch, h->family->like) == 0))) {
             return &names[i];
         }
     }

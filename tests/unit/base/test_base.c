@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -316,6 +317,21 @@ static void sha256_gives_the_published_digests(void **state)
     free(million);
 }
 
+/* RFC 4648, 10. */
+static void base64_of_any_length(void **state)
+{
+    static const char *const want[] = {"",         "Zg==",     "Zm8=",
+                                       "Zm9v",     "Zm9vYg==", "Zm9vYmE=",
+                                       "Zm9vYmFy"};
+    (void)state;
+    for (size_t n = 0; n < countof(want); n++) {
+        char out[BASE64_CHARS(6) + 1] = "";
+        base64_encode("foobar", n, out);
+        assert_int_equal(strlen(want[n]), BASE64_CHARS(n));
+        assert_string_equal(out, want[n]);
+    }
+}
+
 /* Against coreutils: printf abc | sha256sum | xxd -r -p | base64. */
 static void sha256_as_base64(void **state)
 {
@@ -371,6 +387,7 @@ int main(void)
         cmocka_unit_test(base64_is_all_of_the_text),
         cmocka_unit_test(utf8_is_the_shortest_form),
         cmocka_unit_test(sha256_gives_the_published_digests),
+        cmocka_unit_test(base64_of_any_length),
         cmocka_unit_test(sha256_as_base64),
         cmocka_unit_test(a_core_has_a_first_cache),
     };

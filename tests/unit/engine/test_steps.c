@@ -23,6 +23,12 @@ static struct engine *open_engine(uint32_t rows)
     unit_ok(engine_open_with(rows > 0 ? &fake_rows_backend : &fake_backend,
                              fake_dir, &conf, &g, &e),
             &e);
+    /* The fake has no package that the norm's weight could be read from. */
+    g->norm.weight = malloc(FAKE_D * sizeof(float));
+    for (size_t i = 0; i < FAKE_D; i++) {
+        g->norm.weight[i] = 0.5F + (float)i;
+    }
+    g->norm.eps = 1e-6;
     g->draw_min = 0; /* tokens of several sequences are drawn side by side */
     return g;
 }
@@ -66,7 +72,7 @@ static void twin_move(struct twin *t, const struct twin *from, size_t n)
     uint32_t length = engine_seq_length(t->seq[0]);
     uint32_t what = pick(12);
     if (length > FAKE_S - 6 || what == 0) {
-        uint32_t keep = pick(length + 1);
+        uint32_t keep = pick(3) > 0 ? pick(length + 1) : 0;
         for (size_t i = 0; i < n; i++) {
             unit_ok(engine_seq_truncate(t->seq[i], keep, &e), &e);
         }
@@ -86,6 +92,24 @@ static void twin_move(struct twin *t, const struct twin *from, size_t n)
 static int32_t tokens[SEQS][FAKE_S + 1];
 
 static struct msg_bias no_token = {.id = FAKE_V};
+
+/* Now and then a text's rows are pooled, from its first one on; or in its middle,
+ * which cannot be. */
+static void make_pool(struct msg_row *row, uint32_t length)
+{
+    static uint8_t kind[SEQS];
+    bool begins = length == 0 && pick(2) > 0;
+    kind[row->seq] = begins ? (uint8_t)(1 + pick(POOLINGS - 1)) : kind[row->seq];
+    if (begins || (kind[row->seq] != 0 && pick(4) > 0)) {
+        row->pool = kind[row->seq];
+        row->give = pick(2) > 0;
+        row->sample = false;
+        row->score = false;
+        row->n_drafts = 0;
+    } else {
+        kind[row->seq] = 0;
+    }
+}
 
 /* What the sequence does next; now and then something it cannot. */
 static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
@@ -114,6 +138,7 @@ static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
     row->sampling.seed = id;
     row->score = pick(3) == 0;
     row->after = pick(2) > 0 ? (int32_t)pick(FAKE_V) : -1;
+    make_pool(row, length);
     switch (pick(40)) {
     case 0:
         row->position++;
@@ -128,7 +153,7 @@ static void make_row(struct msg_row *row, const struct twin *t, uint32_t id)
         row->n_tokens = room + 1 <= FAKE_S ? room + 1 : FAKE_S + 1;
         break;
     case 4:
-        row->sample = true; /* fails when it is drawn */
+        row->sample = row->pool == POOL_NONE; /* fails when it is drawn */
         row->sampling.n_bias = 1;
         row->sampling.bias = &no_token;
         break;
@@ -195,9 +220,15 @@ static void check_same(const struct engine_row *a, int rc, const struct err *e,
     assert_int_equal(a->done->n_scores, msg_row_scores(a->row));
     assert_int_equal(a->done->n_scores, b->n_scores);
     check_tokens_same(a->done->scores, b->scores, b->n_scores);
+    assert_int_equal(a->done->n_vector, a->row->give ? FAKE_D : 0);
+    assert_int_equal(b->n_vector, a->done->n_vector);
+    if (b->n_vector > 0) {
+        assert_memory_equal(a->done->vector, b->vector,
+                            FAKE_D * sizeof(*b->vector));
+    }
 }
 
-static unsigned accepted, refused, called_off, scored;
+static unsigned accepted, refused, called_off, scored, pooled;
 
 static bool goes_on(void *ctx, bool last)
 {
@@ -269,6 +300,7 @@ static void play_round(struct engine *const *g, size_t n_g, struct twin *t,
         if (all[i].rc == 0) {
             accepted += done[i].n_accepted;
             scored += done[i].n_scores;
+            pooled += done[i].n_vector > 0;
             msg_row_done_fini(&done[i]);
             x->out_index += done[i].n_tokens;
             x->last = done[i].n_tokens > 0
@@ -308,12 +340,13 @@ static void test_mixtures(void **state)
             refused = 0;
             called_off = 0;
             scored = 0;
+            pooled = 0;
             fake_rows.widest = 0;
             salt = n + 100 * (uint32_t)i;
             for (unsigned r = 0; r < ROUNDS / n; r++) {
                 play_round(g, countof(g), twins, n);
             }
-            assert_true(accepted > 5 && refused > 2 && scored > 20);
+            assert_true(accepted > 5 && refused > 2 && scored > 20 && pooled > 2);
             assert_true(called_off > 2 || t[i].rows < 500);
             if (t[i].rows == 512 && n == SEQS) {
                 assert_true(fake_rows.widest > 50);

@@ -493,6 +493,30 @@ static void test_step(void **state)
     buf_fini(&b);
 }
 
+static void test_step_pools(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    int32_t tokens[] = {1, 2};
+    struct msg_row row = row_make(tokens, 2);
+    struct msg_step in = {1, &row};
+    struct msg_step out;
+    row.sample = false;
+    row.score = false;
+    row.n_drafts = 0;
+    row.pool = POOL_CLS;
+    row.give = true;
+    buf_init(&b, KIB(4));
+    msg_step_put(&b, &in);
+    unit_ok(msg_step_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.rows[0].pool, POOL_CLS);
+    assert_true(out.rows[0].give);
+    msg_step_fini(&out);
+    REFUSES(msg_step_get, struct msg_step, &b, &e);
+    buf_fini(&b);
+}
+
 static void step_refused(const struct msg_row *r, const char *want)
 {
     struct buf b;
@@ -526,6 +550,18 @@ static void test_step_refused(void **state)
     r = row_make(NULL, 0);
     r.sample = false;
     step_refused(&r, "step: drafts without sample");
+    r = row_make(NULL, 0);
+    r.pool = POOL_MEAN; /* and a token is to be drawn */
+    step_refused(&r, "step: pool");
+    r = row_make(NULL, 0);
+    r.sample = false;
+    r.score = false;
+    r.n_drafts = 0;
+    r.pool = POOLINGS;
+    step_refused(&r, "step: pool");
+    r.pool = POOL_NONE;
+    r.give = true;
+    step_refused(&r, "step: pool");
     r = row_make(NULL, 0);
     r.sampling.mirostat = 3;
     step_refused(&r, "step: mirostat");
@@ -578,6 +614,10 @@ static void assert_same_done(const struct msg_row_done *a,
         assert_int_equal(a->scores[i].id, b->scores[i].id);
         assert_int_equal(a->scores[i].n_top, b->scores[i].n_top);
     }
+    assert_int_equal(a->n_vector, b->n_vector);
+    for (uint32_t i = 0; i < b->n_vector; i++) {
+        assert_true(a->vector[i] == b->vector[i]);
+    }
     assert_true(a->mu == b->mu);
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_int_equal(a->n_forced, b->n_forced);
@@ -608,6 +648,8 @@ static void test_step_done(void **state)
     assert_true(msg_row_done_room(&rows[1], 2));
     rows[1].scores[0] = rows[0].tokens[1];
     rows[1].scores[1] = rows[0].tokens[0];
+    assert_true(msg_row_done_vector(&rows[1], 3));
+    memcpy(rows[1].vector, ((float[]){0.25f, -1, 3e7f}), 3 * sizeof(float));
     struct msg_step_done in = {1, 2, 3, 4, 5, 6, 2, rows};
     struct msg_step_done out;
     buf_init(&b, KIB(4));
@@ -625,12 +667,25 @@ static void test_step_done(void **state)
     rows[1].n_forced = 1;
     buf_clear(&b);
     msg_step_done_put(&b, &in);
-    b.p[b.n - 9] = ENGINE_DRAFTS_MAX + 1; /* more than there can be */
+    b.p[b.n - 13] = ENGINE_DRAFTS_MAX + 1; /* more than there can be */
     assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
     rows[0].tokens[1].top[0].logprob = NAN;
     buf_clear(&b);
     msg_step_done_put(&b, &in);
     assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    rows[0].tokens[1].top[0].logprob = -1;
+    rows[1].n_forced = 0;
+    assert_true(msg_row_done_vector(&rows[1], 2));
+    rows[1].vector[0] = 1;
+    rows[1].vector[1] = INFINITY;
+    buf_clear(&b);
+    msg_step_done_put(&b, &in);
+    assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "step_done: vector");
+    b.p[b.n - 10] = 1; /* a count beyond the limit: nothing is allocated */
+    assert_int_equal(msg_step_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "step_done: n_vector");
+    msg_row_done_fini(&rows[1]);
     buf_fini(&b);
 }
 
@@ -646,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_step),
+        cmocka_unit_test(test_step_pools),
         cmocka_unit_test(test_step_refused),
         cmocka_unit_test(test_step_done),
     };
