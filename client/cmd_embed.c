@@ -77,8 +77,8 @@ const struct command cmd_embed = {
     .name = "embed",
     .args = "MODEL [TEXT]",
     .summary = "texts to vectors",
-    .about = "A vector is a line of numbers, of length 1. Without TEXT, or with -, "
-             "it comes\nfrom standard input.\n",
+    .about = "A vector is a line of numbers, of length 1. Without TEXT, or with "
+             "-, it comes\nfrom standard input.\n",
     .examples = "  anectl embed gemma \"Hello world\"\n"
                 "  anectl embed gemma --lines < titles.txt > vectors.txt\n",
     .opts = opts,

@@ -1,7 +1,7 @@
 /* embed.c - requests for embeddings, of every dialect.
  *
- *   body -> fields and texts -> embeds (serve/gen/embeds.h) -> the answer's JSON
- *   (text thread) -> sent
+ *   body -> fields and texts -> embeds (serve/gen/embeds.h) -> the answer's
+ *   JSON (text thread) -> sent
  */
 #include "api/embed.h"
 
@@ -32,11 +32,11 @@ static void fail(struct embed_call *c, int rc, const char *msg)
 
 static int bad_input(const struct embed_call *c, struct err *e)
 {
-    return err_set(e, ERR_INVALID, "%s: must be %s", c->param,
-                   c->form->one   ? "a text"
-                   : c->form->ids ? "a text, an array of texts, token ids, or an "
-                                    "array of arrays of token ids"
-                                  : "a text, or an array of texts");
+    const char *want = c->form->one   ? "a text"
+                       : c->form->ids ? "a text, an array of texts, token ids, "
+                                        "or an array of arrays of token ids"
+                                      : "a text, or an array of texts";
+    return err_set(e, ERR_INVALID, "%s: must be %s", c->param, want);
 }
 
 static int read_text(struct embed_call *c, const struct json *v,
@@ -205,6 +205,7 @@ static void on_vectors(struct embeds *x, int rc, const char *msg)
     if (c->r == NULL) {
         call_end(c);
     } else if (rc != 0) {
+        c->param = rc == ERR_UNSUPPORTED ? "model" : c->param;
         fail(c, rc, msg);
     } else {
         answer(c);
@@ -241,13 +242,14 @@ static int check_size(const struct embed_call *c, struct err *e)
     if (c->p.embed.dimensions != 0 && c->p.embed.dimensions != width) {
         return err_set(e, ERR_UNSUPPORTED,
                        "dimensions: %s has vectors of %zu numbers, and nothing "
-                       "says that it was trained for shorter ones", c->x.m->name,
-                       width);
+                       "says that it was trained for shorter ones",
+                       c->x.m->name, width);
     }
     if (c->x.n_texts > HTTP_REPLY_MAX / (width * each)) {
         return err_set(e, ERR_TOO_BIG,
                        "%zu vectors of %zu numbers are over the limit of an "
-                       "answer; send fewer texts at once%s", c->x.n_texts, width,
+                       "answer; send fewer texts at once%s",
+                       c->x.n_texts, width,
                        c->p.embed.base64 ? "" : ", or take base64");
     }
     return 0;

@@ -42,9 +42,9 @@ static const char *const number_formats[] = {"float", "base64", NULL};
     "'items': {'type': 'array', 'items': {'type': 'integer', 'minimum': 0}, "  \
     "'minItems': 1}, 'minItems': 1, 'maxItems': 2048}]"
 #define INPUT_DOC                                                              \
-    "A text, an array of texts, token ids, or an array of arrays of them. Token " \
-    "ids are taken as they are; texts get what the vocabulary puts around them "  \
-    "(BOS, EOS). One longer than the model's context is refused."
+    "A text, an array of texts, token ids, or an array of arrays of them. "     \
+    "Token ids are taken as they are; texts get what the vocabulary puts "     \
+    "around them (BOS, EOS). One longer than the model's context is refused."
 
 static const struct field every[] = {
     {"model", set_model, "string",

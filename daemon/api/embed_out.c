@@ -87,7 +87,7 @@ void embed_put_openai(struct embed_call *c)
                (unsigned long long)c->x.n_tokens);
 }
 
-/* An entry has one row for each vector of its text: one, since they are pooled. */
+/* An entry has a row for each vector of its text: one, since they are pooled. */
 void embed_put_llamacpp(struct embed_call *c)
 {
     struct buf *b = &c->out;

@@ -120,13 +120,16 @@ static int put_text(struct buf *b, const struct convert_forecast *f,
 {
     uint32_t widest = f->in.widths[f->in.n_widths - 1];
     buf_printf(b,
-               "%s: %s, %u layers, %u tokens, %s, context %u (%s), "
-               "profile %s\n",
-               f->name, f->architecture, f->in.n_layers, f->in.vocab, f->quant,
-               f->in.context, context_why(f->in.context_by), f->profile.name);
+               "%s: %s, %u layers, %u %s, %s, context %u (%s), profile %s\n",
+               f->name, f->architecture, f->in.n_layers,
+               f->labels > 0 ? f->labels : f->in.vocab,
+               f->labels > 0 ? "labels" : "tokens", f->quant, f->in.context,
+               context_why(f->in.context_by), f->profile.name);
     put_programs(b, f);
     buf_puts(b, "\na step, predicted from public figures\n");
-    put_step(b, plan_predict(&f->profile, &f->in, &f->plan, 1));
+    if (f->labels == 0) { /* an encoder reads many rows or none */
+        put_step(b, plan_predict(&f->profile, &f->in, &f->plan, 1));
+    }
     put_step(b, plan_predict(&f->profile, &f->in, &f->plan, widest));
     buf_puts(b, "\nwhy\n");
     size_t from = b->n;
@@ -152,6 +155,7 @@ static int put_json(struct buf *b, const struct convert_forecast *f,
     json_add_str(o, "name", f->name);
     json_add_str(o, "architecture", f->architecture);
     json_add_str(o, "quant", f->quant);
+    json_add_int(o, "labels", f->labels);
     json_add_int(o, "source_bytes", (int64_t)f->source_bytes);
     json_add_int(o, "bundle_bytes", (int64_t)f->bundle_bytes);
     json_add_bool(o, "smallest_forms", f->smallest);

@@ -101,6 +101,7 @@ struct convert_forecast {
     char name[MODEL_NAME_MAX + 1];    /* without `out` the file's */
     const char *architecture; /* static */
     char quant[32];           /* quant_text */
+    uint32_t labels;          /* of an encoder; else 0 */
     struct plan_profile profile;
     struct plan_input in; /* owned: plan_input_fini */
     struct plan plan;

@@ -71,6 +71,7 @@ int convert_forecast(const struct convert_options *o,
     CHECK(gguf_guard(forecast, j, e));
     *ret = (struct convert_forecast){
         .architecture = j->d.arch->name,
+        .labels = j->d.n_labels,
         .profile = j->profile,
         .in = j->in,
         .plan = j->plan,

@@ -21,44 +21,60 @@ static bool is_op(const struct mil_value *v, const char *type)
     return v != NULL && v->def != NULL && strcmp(v->def->type, type) == 0;
 }
 
-/* x * rsqrt(...): what a norm's weight is multiplied with. */
-static bool is_normed(const struct mil_value *v)
+/* What of a norm stands in front of the head's matrix. */
+struct found {
+    const struct mil_const *weight;
+    bool sum; /* x is divided by sqrt(d) first, and the squares are added: the
+                 weight has that factor (convert/norm.h) */
+};
+
+/* v = x * rsqrt(sum or mean of squares (+ epsilon)). */
+static bool is_normed(const struct mil_value *v, bool *ret_sum)
 {
-    return is_op(v, "mul") && (is_op(mil_op_value(v->def, "x"), "rsqrt") ||
-                               is_op(mil_op_value(v->def, "y"), "rsqrt"));
+    if (!is_op(v, "mul")) {
+        return false;
+    }
+    const struct mil_value *r = mil_op_value(v->def, "y");
+    r = is_op(r, "rsqrt") ? r : mil_op_value(v->def, "x");
+    const struct mil_value *s =
+        is_op(r, "rsqrt") ? mil_op_value(r->def, "x") : NULL;
+    if (is_op(s, "add")) {
+        s = mil_op_value(s->def, "x");
+    }
+    *ret_sum = is_op(s, "reduce_sum");
+    return *ret_sum || is_op(s, "reduce_mean");
 }
 
-/* The weight of the norm in front of the head's matrix; NULL: the program has
- * another form. */
-static const struct mil_const *find_weight(const struct mil_function *f)
+/* False: the program has another form. */
+static bool find_norm(const struct mil_function *f, struct found *ret)
 {
     const struct mil_op *conv = NULL;
     for (size_t i = 0; i < f->body->n_ops; i++) {
         const struct mil_op *op = f->body->ops[i];
         if (strcmp(op->type, "conv") == 0) {
             if (conv != NULL) {
-                return NULL;
+                return false;
             }
             conv = op;
         }
     }
     const struct mil_value *x = conv != NULL ? mil_op_value(conv, "x") : NULL;
     if (!is_op(x, "mul")) {
-        return NULL;
+        return false;
     }
-    if (is_normed(mil_op_value(x->def, "x"))) {
-        return mil_op_const(x->def, "y");
+    if (is_normed(mil_op_value(x->def, "x"), &ret->sum)) {
+        ret->weight = mil_op_const(x->def, "y");
+    } else if (is_normed(mil_op_value(x->def, "y"), &ret->sum)) {
+        ret->weight = mil_op_const(x->def, "x");
     }
-    return is_normed(mil_op_value(x->def, "y")) ? mil_op_const(x->def, "x")
-                                                : NULL;
+    return ret->weight != NULL;
 }
 
-/* The program's weight has a factor of the norm's form and the logits' scale in
- * it (convert/norm.h, program_head.c). */
-static float gain(const struct bundle *b)
+/* What else is in the weight: the logits' scale (convert/program_head.c). */
+static float gain(const struct bundle *b, const struct found *f)
 {
     float g = b->logit_cap > 0 ? b->logit_scale / b->logit_cap : b->logit_scale;
-    return strcmp(b->norm, "scale") == 0 ? g * sqrtf((float)b->d_model) : g;
+    return f->sum ? g * sqrtf((float)b->d_model) : g;
 }
 
 static int read_norm(struct engine *g, const struct mil_program *p,
@@ -66,13 +82,14 @@ static int read_norm(struct engine *g, const struct mil_program *p,
 {
     const struct bundle *b = g->b;
     size_t n = 0;
-    const struct mil_const *w =
-        p->n_functions > 0 ? find_weight(p->functions[0]) : NULL;
+    struct found f = {.weight = NULL};
+    bool found = p->n_functions > 0 && find_norm(p->functions[0], &f);
     float *weight = malloc(b->d_model * sizeof(*weight));
     if (weight == NULL) {
         return err_set(e, ERR_NOMEM, "the final norm");
     }
-    if (!mil_const_floats(w, weight, b->d_model, &n) || n != b->d_model) {
+    if (!found || !mil_const_floats(f.weight, weight, b->d_model, &n) ||
+        n != b->d_model) {
         free(weight);
         return err_set(e, ERR_UNSUPPORTED,
                        "no embeddings: the final norm in %s is not in the form "
@@ -80,7 +97,7 @@ static int read_norm(struct engine *g, const struct mil_program *p,
                        "it", b->heads[0].path);
     }
     for (size_t i = 0; i < n; i++) {
-        weight[i] /= gain(b);
+        weight[i] /= gain(b, &f);
     }
     g->norm.weight = weight;
     g->norm.eps = (double)b->norm_eps * (double)b->residual_scale *

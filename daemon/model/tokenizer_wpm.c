@@ -59,8 +59,8 @@ static bool is_punctuation(int32_t c)
 
 /* --- words --- */
 
-/* The longest beginning of p[0..n) that is a token of running text; its bytes in
- * *ret_n. word: U+2581 and `p`, with room in front of it. */
+/* The longest beginning of p[0..n) that is a token of running text; its bytes
+ * in *ret_n. */
 static int32_t longest(const struct tokenizer *t, const char *p, size_t n,
                        size_t *ret_n)
 {

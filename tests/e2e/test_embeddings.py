@@ -69,22 +69,26 @@ def test_the_same_bits_in_any_company(daemon, alone):
     wait_idle(daemon)
 
 
-def test_streams_draw_the_same_beside_them(daemon):
-    """... and what is warm stays so: embedded texts leave nothing."""
+def test_streams_draw_the_same_beside_them(make_daemon, demo_home, tmp_path):
+    """... and what is warm stays so, unless the machine is short of memory: embedded texts leave nothing."""
+    (tmp_path / "calm").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+    (tmp_path / "aned.conf").write_text(f"[limits]\npressure_file = {tmp_path / 'calm'}\n")
+    d = make_daemon(home=demo_home, args=["--config", tmp_path / "aned.conf"])
+
     def draw():
-        return post(daemon, "/v1/completions", prompt=TEXT, max_tokens=30, seed=3).json()
+        return post(d, "/v1/completions", prompt=TEXT, max_tokens=30, seed=3).json()
     before = draw()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        noise = [pool.submit(vectors, daemon, input=TEXTS * 4) for _ in range(2)]
+        noise = [pool.submit(vectors, d, input=TEXTS * 4) for _ in range(2)]
         during = [pool.submit(draw) for _ in range(2)]
         assert all(r.result()["choices"][0]["text"] == before["choices"][0]["text"] for r in during)
         for r in noise:
             r.result()
-    wait_idle(daemon)
+    wait_idle(d)
     assert draw()["usage"]["prompt_tokens_details"]["cached_tokens"] > 10, "the prompt is still warm"
     new = "A text that was embedded, and that nobody has continued before."
-    vectors(daemon, input=new)
-    x = post(daemon, "/v1/completions", prompt=new, max_tokens=1).json()
+    vectors(d, input=new)
+    x = post(d, "/v1/completions", prompt=new, max_tokens=1).json()
     assert x["usage"]["prompt_tokens_details"]["cached_tokens"] < 3
 
 
@@ -238,3 +242,14 @@ def test_anectl(daemon, anectl, alone):
     assert np.abs(raw / np.linalg.norm(raw) - alone[0]).max() < 1e-6
     wrong = say("-l", text="\n\n")
     assert wrong.returncode != 0 and "input" in wrong.stderr
+
+
+def test_a_model_that_labels_tokens(daemon, shared):
+    """It is refused by name, and says what it does instead."""
+    gguf = shared / "data" / "families" / "privacy-filter" / "a" / "model.gguf"
+    if not gguf.exists():
+        pytest.skip(f"{gguf} is not there")
+    assert daemon.convert(gguf, "labels", quant="fp16")["state"] == "done"
+    for path, body in (("/v1/embeddings", {"input": "a"}), ("/api/embed", {"input": "a"}), ("/embedding", {"content": "a"})):
+        r = post(daemon, path, model="labels", **body)
+        assert r.status_code == 400 and "labels tokens" in r.text and "/aned/v1/classify" in r.text, r.text

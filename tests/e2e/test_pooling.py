@@ -3,18 +3,21 @@ pooling that a source may ask for, in every form of bundle, in steps of any size
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import gguf
 import numpy as np
 import pytest
 
+import anebook
 import gguf_copy
 from conftest import Daemon
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "oracle"))
 
 from decoder import Decoder, cosine, spec_of_bundle  # noqa: E402
+from oracle_tools import coreml_python  # noqa: E402
 from sources import Source  # noqa: E402
 
 IDS = [(7 * i * i + 3 * i + 11) % 500 for i in range(300)]
@@ -123,3 +126,23 @@ def test_by_the_interpreter(other, hidden):
     got = ask(d, "mean", TEXTS[:3])
     assert cosine(got, np.array([h.mean(axis=0) for h in hidden[:3]])).min() > CLOSE
     assert np.array_equal(got, ask(d, "mean", TEXTS[:3]))
+
+
+def test_a_head_without_a_norm(serving, shared, tmp_path):
+    """Imported packages may have any: what would be pooled is not known, and is refused by name."""
+    package, d = shared / "data" / "coreml" / "anebook" / "phi_ranged_fp16.mlpackage", 128
+    if not package.exists():
+        pytest.skip(f"{package} is not there")
+    shutil.copytree(package, tmp_path / "layers.mlpackage")
+    subprocess.run([coreml_python(), pathlib.Path(__file__).parents[1] / "oracle" / "head_build.py", tmp_path, str(d), "2"], check=True)
+    np.random.default_rng(1).standard_normal((d, d)).astype(np.float16).tofile(tmp_path / "embd.bin")
+    m = anebook.manifest("Bare", "embd.bin", [(0, 2, "layers.mlmodelc")], [(0, 64, "head_0.mlmodelc"), (64, 128, "head_1.mlmodelc")],
+                         vocab_size=d, n_layers=2, rms_norm_eps=1e-6, d_model=d, n_heads=4, n_kv_heads=2, d_head=32, rope_dim=24, d_ff=320,
+                         max_seq_len=64, rope_freq_base=10000.0)
+    meta = anebook.write(tmp_path / "x_runtime_meta.json", m)
+    job = serving.convert(meta, "bare", kind="import", tokenizer=str(anebook.vocabulary(tmp_path / "v.gguf", d)))
+    assert job["state"] == "done", job
+    with serving.http() as c:
+        r = c.post("/v1/embeddings", json={"model": "bare", "input": [5, 6, 7]})
+        assert r.status_code == 400 and r.json()["error"]["param"] == "model" and "no final norm" in r.text, r.text
+        assert c.post("/v1/completions", json={"model": "bare", "prompt": [5, 6, 7], "max_tokens": 2}).status_code == 200

@@ -137,10 +137,9 @@ def test_sentences_are_what_they_say():
             piece = s["text"][x["start"]:x["end"]]
             assert piece and piece.strip(SPACE) == piece, (s, x)
     text = "".join(s["text"] for s in SENTENCES)
-    assert all(x in text for x in ("\r\n", "\u200d", "e\u0301", "漢字"[:0] + "住", "\u3000", "\ufeff"))
+    assert all(x in text for x in ("\r\n", "\u200d", "e\u0301", "住", "\u3000", "\ufeff"))
 
 
-@pytest.mark.asan
 def test_sentences(tagged):
     """Paths of the engine's own logits, decoded by another: all spans are the same. So they are from logits in float64, but
     where an expert was chosen by less than fp32 tells."""
@@ -190,6 +189,7 @@ def test_biases(tagged):
             assert short(tagged.classify(text, biases={name: b})) == places(tagged, text, tokens, path), (name, b)
 
 
+@pytest.mark.asan
 def test_redacted(tagged):
     texts = [s["text"] for s in SENTENCES[:50]]
     for labels in (None, ["private_email", "private_url"]):
@@ -293,6 +293,7 @@ def counter(tagged, name):
         return next(float(x.split()[1]) for x in c.get("/metrics").text.splitlines() if x.startswith(f"aned_{name} "))
 
 
+@pytest.mark.asan
 def test_at_once(tagged):
     """Requests at the same time get what each gets alone."""
     texts = [s["text"] for s in SENTENCES[::20]] + [lines(9000)]
@@ -303,6 +304,7 @@ def test_at_once(tagged):
     assert counter(tagged, "labelled_texts_total") == before + 2 * len(texts)
 
 
+@pytest.mark.asan
 def test_client_leaves(tagged):
     """Its text is not read to the end, and others are answered."""
     want = tagged.classify("Call 555")
@@ -347,6 +349,7 @@ def test_redact_keeps(tagged, run, tmp_path, text):
     assert run("-", "--model", "pf", stdin=text.encode()).stdout == want
 
 
+@pytest.mark.asan
 def test_redact_labels_and_json(tagged, run):
     text = "".join(s["text"] for s in SENTENCES[:30])
     found = tagged.classify(text)
@@ -406,7 +409,7 @@ def peaks(tagged, anectl, text, tmp_path):
     return [usage.ru_maxrss, peak_kib(tagged.d.proc.pid), peak_kib(tagged.engine()["pid"])]
 
 
-@pytest.mark.parametrize("sizes", [(150_000, 450_000), pytest.param((1_000_000, 10_000_000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sizes", [(150_000, 450_000), pytest.param((1_000_000, 10_000_000), marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
 def test_memory(tagged, anectl, tmp_path, sizes):
     """It does not grow with the text. One that kept the spans would: a byte of this text has some 80 bytes of them."""
     if SLOW_S > 1:

@@ -158,7 +158,7 @@ def test_wrong_paths(aned, tmp_path):
     assert run(aned, "inspect", tmp_path / "absent", code=66).startswith("not_found: ")
     assert run(aned, "inspect", tmp_path, code=65).startswith("invalid: ")
     (tmp_path / "model.onnx").write_bytes(b"\x08\x08\x12\x00")
-    assert run(aned, "inspect", tmp_path / "model.onnx", code=65).startswith("unsupported: ")
+    assert run(aned, "inspect", tmp_path / "model.onnx", code=65).startswith("onnx.invalid: ")
     run(aned, "inspect", code=64)
     assert "usage" in run(aned, "inspect", "--help")
     source = sorted((TOP / "conf" / "demo").glob("*.gguf"))

@@ -128,6 +128,13 @@ def test_seams(aned, tiny, tmp_path, shape, said):
         assert near[128:].mean() < 0.8  # approximate
 
 
+def test_plan(aned, tiny):
+    text = run(aned, "plan", tiny.source, "--quant", "fp16", "--shape", "functions")
+    assert "3 layers, 33 labels, fp16, context 4096" in text and " 1 row " not in text and "  512 rows" in text
+    p = json.loads(run(aned, "plan", tiny.source, "--json"))
+    assert p["labels"] == 33 and p["architecture"] == "openai-privacy-filter" and len(p["heads"]) == 1
+
+
 def test_description(tiny):
     m = manifest(tiny.bundle)
     assert m["kind"] == "encoder" and m["labels"] == tiny.weights.labels

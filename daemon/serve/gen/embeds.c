@@ -78,9 +78,19 @@ static void on_computed(struct run_stream *r)
     feed(x);
 }
 
+/* A row tells its code alone; this one is about the model. */
 static void on_fail(struct run_stream *r, int code, const char *msg)
 {
-    finish(slot_of(r)->of, code, msg);
+    struct embeds *x = slot_of(r)->of;
+    struct err e = {0};
+    if (code == ERR_UNSUPPORTED) {
+        (void)err_set(&e, code,
+                      "%s gives no embeddings: its head has no final norm in "
+                      "the form that aned's converter writes; convert the "
+                      "model from its source", x->m->name);
+        msg = e.msg;
+    }
+    finish(x, code, msg);
 }
 
 static const struct run_events events = {.on_computed = on_computed,
@@ -287,7 +297,11 @@ int embeds_check(const struct model *m, struct err *e)
                        "%s labels tokens and gives no embeddings; use "
                        "/aned/v1/classify", m->name);
     }
-    return 0;
+    return m->bundle->d_model <= EMBED_DIM_MAX
+               ? 0
+               : err_set(e, ERR_UNSUPPORTED,
+                         "%s has vectors of %u numbers; at most %u are given",
+                         m->name, m->bundle->d_model, EMBED_DIM_MAX);
 }
 
 /* Another request takes its room, and the queue is full. */
