@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "model/tokenizer_impl.h"
+#include "model/tokenizer_norm.h"
 #include "source/gguf.h"
 
 /* A vocabulary on its way from a file. */
@@ -88,6 +90,7 @@ void tokenizer_close(struct tokenizer *t)
     free(t->texts.slots);
     free(t->merges.slots);
     trie_fini(&t->special);
+    ugm_free(t->ugm);
     free(t->chat_template);
     free(t);
 }
@@ -273,6 +276,9 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
         return 0;
     }
     bool prefix = c->t->space_prefix && after;
+    if (c->t->kind == TOKENIZER_UGM) {
+        return ugm_fragment(c, p, n, e);
+    }
     if (c->t->kind == TOKENIZER_WPM) {
         return wpm_fragment(c, p, n, e);
     }
@@ -280,9 +286,34 @@ static int fragment(struct encoder *c, const char *p, size_t n, bool after,
                                        : spm_fragment(c, p, n, prefix, e);
 }
 
-static bool is_space(char ch)
+/* Bytes of white space that p[0..n) begins with. */
+static size_t spaces_at(const char *p, size_t n)
 {
-    return ch == ' ' || (ch >= '\t' && ch <= '\r');
+    size_t i = 0;
+    for (size_t len = 0; i < n; i += len) {
+        if (utf8_seq(p + i, n - i, &len) != UTF8_OK ||
+            !norm_is_space(utf8_char(p + i, len))) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* p[0..n) without the white space at its end. */
+static size_t without_spaces(const char *p, size_t n)
+{
+    while (n > 0) {
+        size_t from = n - 1;
+        while (from > 0 && n - from < 4 &&
+               ((unsigned char)p[from] & 0xC0u) == 0x80u) {
+            from--;
+        }
+        if (spaces_at(p + from, n - from) != n - from) {
+            break;
+        }
+        n = from;
+    }
+    return n;
 }
 
 /* Cut out special tokens. `after`: a fragment at the start or after a special
@@ -293,6 +324,8 @@ static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
     const struct tokenizer *t = c->t;
     size_t from = 0;
     bool after = true;
+    c->begins = true;
+    c->ends_text = false;
     for (size_t i = 0; i < n;) {
         int32_t id = TOKEN_NONE;
         if (t->special.first[(unsigned char)p[i]]) {
@@ -302,15 +335,17 @@ static int encode_text(struct encoder *c, const char *p, size_t n, bool special,
             i++;
             continue;
         }
-        RETERR(fragment(c, p + from, i - from, after, e));
+        size_t len = i - from;
+        len = t->tokens[id].strip_left ? without_spaces(p + from, len) : len;
+        RETERR(fragment(c, p + from, len, after, e));
         RETERR(encoder_emit(c, id, e));
         i += t->tokens[id].text_n;
-        while (t->tokens[id].strip_right && i < n && is_space(p[i])) {
-            i++;
-        }
+        i += t->tokens[id].strip_right ? spaces_at(p + i, n - i) : 0;
         from = i;
         after = true;
+        c->begins = false;
     }
+    c->ends_text = true;
     return fragment(c, p + from, n - from, after, e);
 }
 
@@ -325,6 +360,7 @@ int tokenizer_encode_words(const struct tokenizer *t,
     }
     struct encoder c = {.t = t, .words = words};
     buf_init(&c.text, 3 * TEXT_BYTES_MAX + 3); /* U+FFFD, U+2581: 3 bytes */
+    buf_init(&c.other, 3 * TEXT_BYTES_MAX + 3);
     int rc = 0;
     CHECK(encode_text(&c, text, n, special, e));
     if (c.ids == NULL) {
@@ -341,10 +377,12 @@ out:
     free(c.ids);
     free(c.syms);
     free(c.heap);
+    free(c.best);
     free(c.ends[0]);
     free(c.ends[1]);
     pre_match_free(c.match);
     buf_fini(&c.text);
+    buf_fini(&c.other);
     return rc;
 }
 

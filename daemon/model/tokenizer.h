@@ -3,9 +3,9 @@
  * Kinds: "gpt2" (BPE by rank, of bytes; the pre-tokenizer pattern is chosen by
  * tokenizer.ggml.pre), "gemma4" (the same of characters, with byte fallback;
  * some names of tokenizer.ggml.pre are that too), "llama" (SentencePiece-style
- * BPE with scores and byte fallback) and "bert" (WordPiece; BOS and EOS are [CLS]
- * and [SEP], which stand around each text). Others are refused by name
- * (TOKENIZER).
+ * BPE with scores and byte fallback), "t5" (SentencePiece's Unigram) and "bert"
+ * (WordPiece; BOS and EOS are [CLS] and [SEP], which stand around each text).
+ * Others are refused by name (TOKENIZER).
  *
  * Thread: immutable after open; encode and decode may run on any thread at
  * the same time.

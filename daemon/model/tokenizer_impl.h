@@ -10,6 +10,9 @@
  *   tokenizer_merge.c    the merge loop of both kinds
  *   tokenizer_bpe.c      byte-level BPE
  *   tokenizer_spm.c      SentencePiece-style BPE
+ *   tokenizer_ugm.c      SentencePiece's Unigram
+ *   tokenizer_norm.c     what it does with a text before (tokenizer_norm.h)
+ *   tokenizer_charsmap.c SentencePiece's table of characters
  *   tokenizer_wpm.c      WordPiece
  *
  * All bytes of the vocabulary are copied into one blob: no file stays mapped.
@@ -29,7 +32,12 @@ enum token_type {
     TOKEN_BYTE = 6,
 };
 
-enum tokenizer_kind { TOKENIZER_BPE, TOKENIZER_SPM, TOKENIZER_WPM };
+enum tokenizer_kind {
+    TOKENIZER_BPE,
+    TOKENIZER_SPM,
+    TOKENIZER_UGM,
+    TOKENIZER_WPM
+};
 
 struct token {
     uint32_t text_at;  /* in blob: as in the vocabulary */
@@ -38,6 +46,7 @@ struct token {
     uint8_t type;     /* enum token_type */
     bool eog;         /* ends a generation */
     bool strip_right; /* swallows white space after it */
+    bool strip_left;  /* swallows white space before it */
     uint32_t key;     /* SPM: merge order, low is first */
 };
 
@@ -89,6 +98,7 @@ struct trie {
 #define SPM_SPACE "\xE2\x96\x81" /* U+2581 stands for a space */
 
 #define SPECIAL_TEXT_MAX 256u /* longer ones are not looked for in text */
+#define UGM_TOKEN_MAX    256u /* bytes of a token of a Unigram vocabulary */
 
 struct gguf;
 struct pre; /* tokenizer_patterns.c: patterns and habits of one name */
@@ -114,8 +124,9 @@ struct tokenizer {
     int32_t bos, eos, unk;
     int32_t fim[FIM_TOKENS];
     bool add_bos, add_eos;
-    bool space_prefix;   /* SPM, WPM, and BPE of text as it is */
-    bool joins[256];     /* SPM: some token has a U+2581 after this byte */
+    struct ugm *ugm;     /* UGM; owned */
+    bool space_prefix;   /* SPM, UGM, WPM, and BPE of text as it is */
+    bool joins[256];     /* SPM, UGM: some token has a U+2581 after this byte */
     char *chat_template; /* owned; NULL when absent */
 };
 
@@ -226,6 +237,10 @@ struct encoder {
     struct heap_item *heap;
     size_t n_heap, heap_cap;
     struct buf text;   /* the fragment, escaped or repaired */
+    struct buf other;  /* UGM: text is changed from one to the other */
+    struct ugm_best *best; /* UGM */
+    size_t best_cap;
+    bool begins, ends_text; /* the fragment is at an end of the text */
     uint32_t *ends[2]; /* word ends of a fragment, two passes */
     size_t n_ends[2], ends_cap[2];
     struct tokenizer_words *words; /* NULL: every word is new */
@@ -258,6 +273,16 @@ CHECKED int spm_fragment(struct encoder *c, const char *p, size_t n,
 CHECKED int wpm_fragment(struct encoder *c, const char *p, size_t n,
                          struct err *e);
 bool wpm_lowers(const struct tokenizer *t);
+CHECKED int ugm_fragment(struct encoder *c, const char *p, size_t n,
+                         struct err *e);
+/* tokenizer_spm.c: end of the word that begins at `at`: the next U+2581 after
+ * another character, unless some token has one after such a byte. */
+size_t spm_word_end(const struct tokenizer *t, const char *p, size_t n,
+                    size_t at);
+/* tokenizer_ugm.c. The tokens' texts do not move afterwards. */
+CHECKED int ugm_load(const struct gguf *g, struct tokenizer *t, struct err *e);
+void ugm_free(struct ugm *u); /* NULL is fine */
+
 /* A word through the cache: miss() is called for words that are not in it. */
 typedef int (*encode_word_fn)(struct encoder *c, const char *p, size_t n,
                               struct err *e);

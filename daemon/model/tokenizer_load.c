@@ -110,6 +110,7 @@ static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
         {"gpt2",   TOKENIZER_BPE, NULL    },
         {"llama",  TOKENIZER_SPM, NULL    },
         {"gemma4", TOKENIZER_BPE, "gemma4"},
+        {"t5",     TOKENIZER_UGM, NULL    },
         {"bert",   TOKENIZER_WPM, NULL    },
     };
     struct span model = {NULL, 0};
@@ -131,7 +132,8 @@ static int load_kind(const struct gguf *g, struct tokenizer *t, struct err *e)
     if (t->kind_name == NULL) {
         return err_set(e, ERR_TOKENIZER,
                        "tokenizer.ggml.model '%.*s': aned has BPE (gpt2, "
-                       "gemma4), SentencePiece BPE (llama) and WordPiece (bert)",
+                       "gemma4), SentencePiece BPE (llama), Unigram (t5) and "
+                       "WordPiece (bert)",
                        (int)(model.n < 32 ? model.n : 32), model.p);
     }
     if (pre.n < sizeof(t->pre_name)) {
@@ -377,15 +379,23 @@ static void mark_well_known(struct tokenizer *t)
     }
 }
 
-/* Tokens that swallow the white space behind them, where the file says so. */
+/* Tokens that swallow the white space beside them, where the file says so. */
 static void load_strip(const struct gguf *g, struct tokenizer *t)
 {
-    const struct gguf_kv *ids =
+    const struct gguf_kv *right =
         gguf_get_arr(g, "tokenizer.aned.strip_right", GGUF_I32);
-    for (uint64_t i = 0; ids != NULL && i < ids->count; i++) {
-        int64_t id = gguf_arr_int(ids, i);
+    const struct gguf_kv *left =
+        gguf_get_arr(g, "tokenizer.aned.strip_left", GGUF_I32);
+    for (uint64_t i = 0; right != NULL && i < right->count; i++) {
+        int64_t id = gguf_arr_int(right, i);
         if (id >= 0 && id < t->n_vocab) {
             t->tokens[id].strip_right = true;
+        }
+    }
+    for (uint64_t i = 0; left != NULL && i < left->count; i++) {
+        int64_t id = gguf_arr_int(left, i);
+        if (id >= 0 && id < t->n_vocab) {
+            t->tokens[id].strip_left = true;
         }
     }
 }
@@ -430,9 +440,16 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
         {KEY("eot_token_id"),     &eot   },
         {KEY("eom_token_id"),     &eom   },
     };
+    /* of a tokenizer.json all are said that there are */
+    bool ugm = t->kind == TOKENIZER_UGM &&
+               gguf_find(g, "tokenizer.aned.byte_fallback") == NULL;
     t->bos = spm ? spm_default(t, "<s>", 1) : TOKEN_NONE;
-    t->eos = spm ? spm_default(t, "</s>", 2) : TOKEN_NONE;
-    t->unk = spm ? spm_default(t, "<unk>", 0) : TOKEN_NONE;
+    t->eos = spm   ? spm_default(t, "</s>", 2)
+             : ugm ? spm_default(t, "</s>", 1)
+                   : TOKEN_NONE;
+    t->unk = spm   ? spm_default(t, "<unk>", 0)
+             : ugm ? spm_default(t, "<unk>", 2)
+                   : TOKEN_NONE;
     for (size_t i = 0; i < countof(ids); i++) {
         want_id(g, t, ids[i].key, ids[i].id);
     }
@@ -444,13 +461,16 @@ static void load_ids(const struct gguf *g, struct tokenizer *t)
             t->tokens[ends[i]].eog = true;
         }
     }
-    t->add_bos = flag(g, KEY("add_bos_token"), spm || pre_has(t->pre, PRE_BOS));
-    t->add_bos = (t->add_bos || (!spm && pre_has(t->pre, PRE_BOS_ALWAYS))) &&
-                 t->bos != TOKEN_NONE;
-    t->add_eos = flag(g, KEY("add_eos_token"), false) && t->eos != TOKEN_NONE;
+    bool bpe = t->kind == TOKENIZER_BPE;
+    t->add_bos = flag(g, KEY("add_bos_token"),
+                      spm || (bpe && pre_has(t->pre, PRE_BOS)));
+    t->add_bos =
+        (t->add_bos || (bpe && pre_has(t->pre, PRE_BOS_ALWAYS))) &&
+        t->bos != TOKEN_NONE;
+    t->add_eos = flag(g, KEY("add_eos_token"), ugm) && t->eos != TOKEN_NONE;
     /* of BPE, only where the file says so, and text is not made of bytes */
     t->space_prefix =
-        (spm || t->raw) && flag(g, KEY("add_space_prefix"), spm);
+        (!bpe || t->raw) && flag(g, KEY("add_space_prefix"), spm);
 }
 
 int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
@@ -470,6 +490,7 @@ int tokenizer_load(const struct gguf *g, struct tokenizer *t, struct err *e)
     }
     RETERR(tokenizer_pieces(t, e));
     RETERR(tokenizer_specials(t, e));
+    RETERR(t->kind == TOKENIZER_UGM ? ugm_load(g, t, e) : 0);
     struct span name = {NULL, 0};
     if (gguf_get_str(g, "general.name", &name)) {
         tokenizer_habits(t, name);

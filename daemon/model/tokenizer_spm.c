@@ -81,10 +81,8 @@ static int encode_word(struct encoder *c, const char *p, size_t n,
     return 0;
 }
 
-/* End of the word that begins at `at`: the next U+2581 after another
- * character, unless some token has one after such a byte. */
-static size_t word_end(const struct tokenizer *t, const char *p, size_t n,
-                       size_t at)
+size_t spm_word_end(const struct tokenizer *t, const char *p, size_t n,
+                    size_t at)
 {
     size_t i = at;
     while (n - i >= 3 && memcmp(p + i, SPM_SPACE, 3) == 0) {
@@ -126,7 +124,7 @@ int spm_fragment(struct encoder *c, const char *p, size_t n, bool prefix,
         return err_set(e, ERR_TOO_BIG, "the text");
     }
     for (size_t at = 0; at < b->n;) {
-        size_t end = word_end(c->t, b->p, b->n, at);
+        size_t end = spm_word_end(c->t, b->p, b->n, at);
         RETERR(encoder_word(c, b->p + at, end - at, encode_word, e));
         at = end;
     }

@@ -208,6 +208,12 @@ int made_strs(struct made *m, const char *key, const struct span *v, size_t n,
     return 0;
 }
 
+int made_u8s(struct made *m, const char *key, const uint8_t *v, size_t n,
+             struct err *e)
+{
+    return add_list(m, key, GGUF_U8, v, n, e);
+}
+
 int made_u32s(struct made *m, const char *key, const uint32_t *v, size_t n,
               struct err *e)
 {

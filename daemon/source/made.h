@@ -35,6 +35,8 @@ CHECKED int made_f32(struct made *m, const char *key, float v, struct err *e);
 CHECKED int made_bool(struct made *m, const char *key, bool v, struct err *e);
 CHECKED int made_strs(struct made *m, const char *key, const struct span *v,
                       size_t n, struct err *e);
+CHECKED int made_u8s(struct made *m, const char *key, const uint8_t *v,
+                     size_t n, struct err *e);
 CHECKED int made_u32s(struct made *m, const char *key, const uint32_t *v,
                       size_t n, struct err *e);
 CHECKED int made_i32s(struct made *m, const char *key, const int32_t *v,

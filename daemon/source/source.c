@@ -99,7 +99,7 @@ static int form_of_folder(const char *dir, const struct source_form **ret,
     if (best == countof(forms)) {
         return err_set(e, ERR_INVALID,
                        "%s: a folder with no model that aned reads: no "
-                       "*.safetensors",
+                       "*.safetensors, no *.onnx (GGUFs are named one by one)",
                        dir);
     }
     *ret = &forms[best];

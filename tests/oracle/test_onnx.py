@@ -24,6 +24,7 @@ REFUSED = {  # folder or file: error, and what its text must say
     "genai-tiny-random-gpt2-fp32": ("unsupported", "version 11"),
     "genai-tiny-graph-capture-gqa": ("onnx.not_understood", "'residual' (Add)"),
     "genai-tiny-random-lfm2": ("onnx.not_understood", "two outputs"),
+    "genai-pipeline-cpu.ortpackage": ("invalid", "no *.onnx"),
     "genai-synthetic-paged": ("onnx.not_understood", "two outputs"),
     "misc/mnist.onnx": ("unsupported", "version 7"),
     "misc/optimum-model.onnx": ("unsupported", "version 11"),

@@ -278,6 +278,7 @@ static int build(struct hf *h, struct err *e)
                        "config.json does not stand beside the weights");
     }
     RETERR(hf_read_config(h, e));
+    RETERR(hf_read_scales(h, e));
     RETERR(hf_check_keys(h, e));
     RETERR(put_name(h, e));
     RETERR(h->family->fill != NULL ? h->family->fill(h, e) : 0);

@@ -11,8 +11,9 @@
  *   config.c     numbers that all families have; keys.c: which keys are known
  *   rope.c       rotation   families.c, families_gemma.c, zaya.c, experts.c   the
  *                table, and what a family adds (fill.h)
- *   tensors.c    names and rows
+ *   tensors.c    names and rows   scales.c  factors beside F8
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
+ *   unigram.c    tokenizer.json of kind Unigram
  *   special.c    special tokens, chat template
  */
 #pragma once
@@ -72,7 +73,10 @@ struct hf {
     uint32_t n_layers, d_model, n_heads, n_kv, d_head, context, vocab;
     bool tied; /* config.json says so */
     void *own; /* what the family keeps, of made_alloc */
+    bool scaled;      /* F8 weights have factors beside them */
+    int64_t block[2]; /* rows and columns that one is for; 0: all */
     enum { HF_NO_TOKENIZER, HF_TOKENIZER_JSON, HF_TOKENIZER_SPM } tokens;
+    int64_t unk; /* of a Unigram vocabulary; else -1 */
     size_t n_weights;
     struct safetensors *weights[GGUF_PARTS_MAX];
     char text_key[GGUF_KEY_MAX]; /* the last key's name */
@@ -145,6 +149,22 @@ CHECKED int hf_check_type(const struct safetensors_tensor *t, struct err *e);
 void hf_decode(enum safetensors_type type, const uint8_t *data, uint64_t at,
                uint64_t n, float *out);
 
+/* scales.c. quantization_config. Errors: UNSUPPORTED, by name. */
+CHECKED int hf_read_scales(struct hf *h, struct err *e);
+/* Is this tensor the factors of another? */
+bool hf_is_scale(const struct hf *h, const char *name);
+/* Factors of a matrix, in blocks; data NULL: it has none. */
+struct hf_scale {
+    const uint8_t *data;
+    uint32_t type, bytes; /* ggml's */
+    uint64_t row_block, col_block, cols;
+};
+/* Errors: UNSUPPORTED (it should have some), CONVERT (their shape). */
+CHECKED int hf_scale_of(const struct hf *h, const struct safetensors_tensor *t,
+                        struct hf_scale *ret, struct err *e);
+/* Row `row` of n numbers times its factors. Inside gguf_guard. */
+void hf_scale_row(const struct hf_scale *s, uint64_t row, uint64_t n, float *y);
+
 /* tokenizer.c, spm.c: tokenizer.ggml.*. A model without a tokenizer has none of
  * these keys. Errors: TOKENIZER (what aned has not, by name), MODEL_CONFIG. */
 CHECKED int hf_put_tokenizer(struct hf *h, struct err *e);
@@ -182,6 +202,13 @@ CHECKED int hf_pre_of(const struct json *tokenizer, const char **ret,
  * U+2581, and with *ret_prefix puts one in front. */
 CHECKED int hf_spaces_of(const struct json *tokenizer, bool *ret_prefix,
                          struct err *e);
+
+/* unigram.c. `model` of a tokenizer.json into v, which has room for it, and
+ * h->unk; then, with added tokens in v, all keys. Errors: TOKENIZER. */
+CHECKED int hf_unigram_vocab(struct hf *h, const struct json *model,
+                             struct hf_vocab *v, struct err *e);
+CHECKED int hf_put_unigram(struct hf *h, const struct json *tokenizer,
+                           struct hf_vocab *v, struct err *e);
 
 /* spm.c. tokenizer.model in p[0..n). config: tokenizer_config.json or NULL. */
 CHECKED int hf_put_spm(struct hf *h, const void *p, size_t n,

@@ -134,8 +134,10 @@ static int check_key(const struct hf *h, const struct json *c, bool root,
                       : err_set(e, ERR_UNSUPPORTED,
                                 "config.json: %s is not converted", key);
     }
-    if (strcmp(key, "quantization_config") == 0 ||
-        strcmp(key, "compression_config") == 0) {
+    if (strcmp(key, "quantization_config") == 0 && h->scaled) {
+        return 0;
+    }
+    if (strcmp(key, "compression_config") == 0) {
         return err_set(e, ERR_UNSUPPORTED,
                        "config.json: %s: the weights are quantised; aned "
                        "converts those of F32, F16, BF16 and F8 without scales",

@@ -44,7 +44,18 @@ static bool id_of(const struct json *tokenizer, const struct json *config,
             return ok;
         }
     }
-    return json_int(json_get(vocab, text), 0, most, ret);
+    if (vocab == NULL || json_type(vocab) != JSON_ARRAY) {
+        return json_int(json_get(vocab, text), 0, most, ret);
+    }
+    *ret = 0; /* a list of [text, score] */
+    for (const struct json *c = json_first(vocab); c != NULL;
+         c = json_next(c), (*ret)++) {
+        const char *s = json_str(json_first(c));
+        if (s != NULL && strcmp(s, text) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Item i of a number or a list of them. */
@@ -116,8 +127,9 @@ static int put_ids(struct hf *h, struct special *s, struct err *e)
         {"pad_token", "pad_token_id", KEY("padding_token_id")},
     };
     for (size_t i = 0; i < countof(rows); i++) {
-        int64_t id = 0;
-        if (find_id(s, rows[i].token, rows[i].key, &id)) {
+        int64_t id = h->unk;
+        bool known = i == 2 && id >= 0; /* the vocabulary itself says it */
+        if (known || find_id(s, rows[i].token, rows[i].key, &id)) {
             RETERR(made_u32(h->m, rows[i].gguf, (uint32_t)id, e));
             s->bos = i == 0 ? id : s->bos;
             s->eos = i == 1 ? id : s->eos;

@@ -1,5 +1,5 @@
-/* spm.c - tokenizer.model, a SentencePiece BPE model, as tokenizer.ggml.* of
- * kind "llama". Its pieces, scores and types are GGUF's. Tokens that were added
+/* spm.c - tokenizer.model, a SentencePiece model, as tokenizer.ggml.*: BPE of
+ * kind "llama", Unigram of kind "t5". Its pieces, scores and types are GGUF's. Tokens that were added
  * later stand in tokenizer_config.json or added_tokens.json. */
 #include <string.h>
 
@@ -17,19 +17,28 @@ static int unknown(const char *what, struct err *e)
                    WHERE "%s is nothing that aned's tokenizers do", what);
 }
 
-/* What the tokenizer rooms do: BPE, spaces as U+2581, nothing else changed. */
+/* A format of 2018 says nothing of its trainer: then it is this. */
+static bool is_unigram(const Sp__Model *m)
+{
+    return m->trainer == NULL || m->trainer->model_type == 1;
+}
+
+/* What the tokenizer rooms do: spaces as U+2581; of BPE nothing else is
+ * changed. */
 static int check_kind(const Sp__Model *m, struct err *e)
 {
     const Sp__Trainer *t = m->trainer;
     const Sp__Normalizer *n = m->normalizer;
-    if (t == NULL || t->model_type != 2) {
-        return unknown(t == NULL || t->model_type == 1
-                           ? "a Unigram vocabulary"
-                           : "a vocabulary of words or characters",
-                       e);
+    if (!is_unigram(m) && t->model_type != 2) {
+        return unknown("a vocabulary of words or characters", e);
     }
-    if (t->treat_whitespace_as_suffix) {
+    if (t != NULL && t->treat_whitespace_as_suffix) {
         return unknown("white space behind words", e);
+    }
+    if (is_unigram(m)) {
+        return n == NULL || n->escape_whitespaces
+                   ? 0
+                   : unknown("a normaliser that keeps white space", e);
     }
     if (n != NULL && n->charsmap.len > 0) {
         return unknown("a normaliser with a table of characters", e);
@@ -96,11 +105,10 @@ static int add_added(const struct json *added, const struct json *config,
         const char *text = json_str(json_get(c, "content"));
         uint64_t id = MODEL_VOCAB_MAX;
         (void)!parse_u64(json_key(c), MODEL_VOCAB_MAX - 1, &id);
-        if (text == NULL || json_bool(json_get(c, "single_word")) ||
-            json_bool(json_get(c, "lstrip"))) {
+        if (text == NULL || json_bool(json_get(c, "single_word"))) {
             return err_set(e, ERR_TOKENIZER,
                            "tokenizer_config.json: the added token %.16s has "
-                           "no text, single_word or lstrip",
+                           "no text, or single_word",
                            json_key(c));
         }
         RETERR(add_one(v, (int64_t)id, text,
@@ -132,7 +140,9 @@ static size_t count_ids(const Sp__Model *m, const struct json *added,
     return n;
 }
 
-static int put_strip(struct hf *h, const struct json *config, struct err *e)
+/* Ids of added tokens with this flag. */
+static int put_strip(struct hf *h, const struct json *config, const char *flag,
+                     const char *key, struct err *e)
 {
     const struct json *list = json_get(config, "added_tokens_decoder");
     size_t n = 0;
@@ -143,15 +153,46 @@ static int put_strip(struct hf *h, const struct json *config, struct err *e)
     for (const struct json *c = json_first(list); c != NULL;
          c = json_next(c)) {
         uint64_t id = 0;
-        if (json_bool(json_get(c, "rstrip")) &&
+        if (json_bool(json_get(c, flag)) &&
             parse_u64(json_key(c), MODEL_VOCAB_MAX - 1, &id)) {
             ids[n++] = (int32_t)id;
         }
     }
-    int rc = n > 0 ? made_i32s(h->m, "tokenizer.aned.strip_right", ids, n, e)
-                   : 0;
+    int rc = n > 0 ? made_i32s(h->m, key, ids, n, e) : 0;
     free(ids);
     return rc;
+}
+
+/* Its normaliser, which the rooms of Unigram have. */
+static int put_unigram(struct hf *h, const Sp__Model *m, struct err *e)
+{
+    static const Sp__Normalizer plain = SP__NORMALIZER__INIT;
+    const Sp__Normalizer *n = m->normalizer != NULL ? m->normalizer : &plain;
+    const Sp__Trainer *t = m->trainer;
+    h->unk = t != NULL ? t->unk_id : 0;
+    if (h->unk < 0 || h->unk >= (int64_t)m->n_pieces ||
+        m->pieces[h->unk]->type != HF_TOKEN_UNKNOWN) {
+        return err_set(e, ERR_TOKENIZER, WHERE "unk_id %lld is no unknown piece",
+                       (long long)h->unk);
+    }
+    RETERR(made_str(h->m, KEY("model"), "t5", e));
+    RETERR(made_bool(h->m, KEY("add_space_prefix"), n->add_dummy_prefix, e));
+    RETERR(made_bool(h->m, KEY("remove_extra_whitespaces"),
+                     n->remove_extra_whitespaces, e));
+    RETERR(made_bool(h->m, "tokenizer.aned.space_first", true, e));
+    RETERR(made_bool(h->m, "tokenizer.aned.byte_fallback",
+                     t != NULL && t->byte_fallback, e));
+    return n->charsmap.len > 0 ? made_u8s(h->m, KEY("precompiled_charsmap"),
+                                          n->charsmap.data, n->charsmap.len, e)
+                               : 0;
+}
+
+static int put_bpe(struct hf *h, const Sp__Model *m, struct err *e)
+{
+    RETERR(made_str(h->m, KEY("model"), "llama", e));
+    return m->normalizer->add_dummy_prefix
+               ? 0
+               : made_bool(h->m, KEY("add_space_prefix"), false, e);
 }
 
 static int put_model(struct hf *h, const Sp__Model *m,
@@ -166,13 +207,11 @@ static int put_model(struct hf *h, const Sp__Model *m,
                         e));
     CHECK(add_pieces(m, &v, e));
     CHECK(add_added(added, config, &v, e));
-    CHECK(made_str(h->m, KEY("model"), "llama", e));
+    CHECK(is_unigram(m) ? put_unigram(h, m, e) : put_bpe(h, m, e));
     CHECK(made_str(h->m, KEY("pre"), "default", e));
     CHECK(hf_vocab_put(h, &v, true, e));
-    CHECK(put_strip(h, config, e));
-    if (!m->normalizer->add_dummy_prefix) {
-        CHECK(made_bool(h->m, KEY("add_space_prefix"), false, e));
-    }
+    CHECK(put_strip(h, config, "lstrip", "tokenizer.aned.strip_left", e));
+    CHECK(put_strip(h, config, "rstrip", "tokenizer.aned.strip_right", e));
 out:
     hf_vocab_fini(&v);
     json_free(added);

@@ -20,6 +20,7 @@ struct rows {
     uint32_t d_head; /* 0: rows stand as in the file */
     bool vector;     /* it is the elements of the one row that stand so */
     bool plus_one;
+    struct hf_scale scale;
 };
 
 /* Sign, 4 bits of exponent (bias 7), 3 of mantissa; no infinities. */
@@ -103,6 +104,9 @@ static void make_rows(const void *ctx, uint64_t row, uint64_t n, float *out)
         if (!r->vector) {
             hf_decode(r->type, r->data, place_of(r, row + i) * r->cols, r->cols,
                       y);
+        }
+        if (r->scale.data != NULL) {
+            hf_scale_row(&r->scale, place_of(r, row + i), r->cols, y);
         }
         for (uint64_t c = 0; c < r->cols && r->vector; c++) {
             hf_decode(r->type, r->data, place_of(r, c), 1, y + c);
@@ -350,6 +354,7 @@ static int put_rows(struct hf *h, const struct safetensors_tensor *t,
                        .d_head = turns ? h->d_head : 0,
                        .vector = t->n_dims == 1,
                        .plus_one = norm};
+    RETERR(hf_scale_of(h, t, &r->scale, e));
     return made_tensor_fn(h->m, to, n_dims, dims, t->type_name, make_rows, r,
                           t->bytes, e);
 }
@@ -431,7 +436,8 @@ static int put_one(struct hf *h, const struct safetensors_tensor *t,
     char to[GGUF_NAME_MAX + 1];
     struct hf_place at = {0};
     at.tail = layer_of(inside(t->name, &head), &at.layered, &at.layer);
-    if (passed_over(h, t->name, at.tail, head)) {
+    if (passed_over(h, t->name, at.tail, head) ||
+        hf_is_scale(h, t->name)) {
         return 0;
     }
     if (head) {

@@ -1,6 +1,6 @@
 /* tokenizer.c - tokenizer.json as tokenizer.ggml.*.
  *
- * Two kinds of BPE are taken: of bytes ("gpt2"), and of characters with byte
+ * Unigram is unigram.c's. Two kinds of BPE are taken: of bytes ("gpt2"), and of characters with byte
  * fallback, by rank as well. For the second GGUF has a kind of its own in the
  * family that is named so ("gemma4"); of others it is a name of
  * tokenizer.ggml.pre that takes text as it is. */
@@ -100,7 +100,9 @@ static int count_ids(const struct json *vocab, const struct json *added,
 {
     int64_t id = 0;
     int64_t last = -1;
-    for (const struct json *c = json_first(vocab); c != NULL;
+    bool list = vocab != NULL && json_type(vocab) == JSON_ARRAY;
+    last = list ? (int64_t)json_count(vocab) - 1 : last;
+    for (const struct json *c = list ? NULL : json_first(vocab); c != NULL;
          c = json_next(c)) {
         if (!json_int(c, 0, MODEL_VOCAB_MAX - 1, &id)) {
             return err_set(e, ERR_TOKENIZER, WHERE "the id of '%.64s'",
@@ -142,10 +144,31 @@ static int add_vocab(const struct json *vocab, bool fallback,
     return 0;
 }
 
-/* Added tokens are found in text before anything else. Ids whose white space
- * behind goes with them are counted into strip. */
+/* Ids of added tokens with which white space goes. */
+struct strip {
+    int32_t *left, *right;
+    size_t n_left, n_right;
+};
+
+static void strip_fini(struct strip *s)
+{
+    free(s->left);
+    free(s->right);
+}
+
+static int put_strip(struct hf *h, const struct strip *s, struct err *e)
+{
+    RETERR(s->n_left > 0 ? made_i32s(h->m, "tokenizer.aned.strip_left", s->left,
+                                     s->n_left, e)
+                         : 0);
+    return s->n_right > 0 ? made_i32s(h->m, "tokenizer.aned.strip_right",
+                                      s->right, s->n_right, e)
+                          : 0;
+}
+
+/* Added tokens are found in text before anything else. */
 static int add_added(const struct json *added, struct hf_vocab *v,
-                     int32_t *strip, size_t *n_strip, struct err *e)
+                     struct strip *strip, struct err *e)
 {
     for (const struct json *c = json_first(added); c != NULL;
          c = json_next(c)) {
@@ -157,15 +180,16 @@ static int add_added(const struct json *added, struct hf_vocab *v,
             return err_set(e, ERR_TOKENIZER, WHERE "the added token '%.64s'",
                            text);
         }
-        if (json_bool(json_get(c, "single_word")) ||
-            json_bool(json_get(c, "lstrip"))) {
+        if (json_bool(json_get(c, "single_word"))) {
             return err_set(e, ERR_TOKENIZER,
-                           WHERE "the added token '%.64s' has single_word or "
-                                 "lstrip",
+                           WHERE "the added token '%.64s' has single_word",
                            text);
         }
+        if (json_bool(json_get(c, "lstrip"))) {
+            strip->left[strip->n_left++] = (int32_t)id;
+        }
         if (json_bool(json_get(c, "rstrip"))) {
-            strip[(*n_strip)++] = (int32_t)id;
+            strip->right[strip->n_right++] = (int32_t)id;
         }
         v->text[id] = s;
         v->type[id] =
@@ -274,11 +298,22 @@ static bool byte_level(const struct json *t)
     return found;
 }
 
+static bool is_unigram(const struct json *model)
+{
+    return strcmp(type_of(model), "Unigram") == 0;
+}
+
 /* Options of the model that change what it does. */
 static int check_model(const struct json *m, struct err *e)
 {
     static const char *const off[] = {"continuing_subword_prefix",
                                       "end_of_word_suffix"};
+    if (is_unigram(m)) {
+        return json_first(json_get(m, "vocab")) != NULL &&
+                       json_type(json_get(m, "vocab")) == JSON_ARRAY
+                   ? 0
+                   : unknown("model", "Unigram without a list of pieces", e);
+    }
     if (strcmp(type_of(m), "BPE") != 0 && type_of(m)[0] != '\0') {
         return unknown("model", type_of(m), e);
     }
@@ -302,9 +337,11 @@ static int check_model(const struct json *m, struct err *e)
 static int check_decoder(const struct json *t, bool bytes, struct err *e)
 {
     static const char *const steps[] = {"Replace", "ByteFallback", "Fuse",
-                                        "Strip"};
+                                        "Strip", "Metaspace"};
     const struct json *d = hf_get(t, "decoder");
-    if (d == NULL || (bytes && strcmp(type_of(d), "ByteLevel") == 0)) {
+    bool pieces = is_unigram(json_get(t, "model"));
+    if (d == NULL || (bytes && strcmp(type_of(d), "ByteLevel") == 0) ||
+        (pieces && strcmp(type_of(d), "Metaspace") == 0)) {
         return 0;
     }
     if (bytes || strcmp(type_of(d), "Sequence") != 0) {
@@ -314,7 +351,9 @@ static int check_decoder(const struct json *t, bool bytes, struct err *e)
          c != NULL; c = json_next(c)) {
         bool known = false;
         for (size_t i = 0; i < countof(steps); i++) {
-            known = known || strcmp(type_of(c), steps[i]) == 0;
+            bool spaces = strcmp(steps[i], "Metaspace") == 0;
+            known = known || (strcmp(type_of(c), steps[i]) == 0 &&
+                              (pieces || !spaces));
         }
         if (!known) {
             return unknown("decoder", type_of(c), e);
@@ -359,30 +398,32 @@ static int put_json(struct hf *h, const struct json *t, struct err *e)
 {
     const struct json *m = json_get(t, "model");
     const struct json *added = json_get(t, "added_tokens");
-    bool bytes = byte_level(t);
+    bool pieces = is_unigram(m);
+    bool bytes = !pieces && byte_level(t);
     struct hf_vocab v = {.n = 0};
+    struct strip strip = {.n_left = 0};
     size_t n = 0;
-    size_t n_strip = 0;
-    int32_t *strip = NULL;
     int rc = 0;
     h->tokens = HF_TOKENIZER_JSON;
     CHECK(check_model(m, e));
     CHECK(check_decoder(t, bytes, e));
     CHECK(count_ids(json_get(m, "vocab"), added, &n, e));
     CHECK(hf_vocab_init(&v, num_max(n, h->vocab), e));
-    strip = calloc(json_count(added) + 1, sizeof(*strip));
-    if (strip == NULL) {
+    strip.left = calloc(json_count(added) + 1, sizeof(*strip.left));
+    strip.right = calloc(json_count(added) + 1, sizeof(*strip.right));
+    if (strip.left == NULL || strip.right == NULL) {
         rc = err_set(e, ERR_NOMEM, WHERE "added tokens");
         goto out;
     }
-    CHECK(add_vocab(json_get(m, "vocab"), !bytes, &v, e));
-    CHECK(add_added(added, &v, strip, &n_strip, e));
-    CHECK(bytes ? put_bytes(h, t, &v, e) : put_fallback(h, t, &v, e));
-    CHECK(n_strip > 0 ? made_i32s(h->m, "tokenizer.aned.strip_right", strip,
-                                  n_strip, e)
-                      : 0);
+    CHECK(pieces ? hf_unigram_vocab(h, m, &v, e)
+                 : add_vocab(json_get(m, "vocab"), !bytes, &v, e));
+    CHECK(add_added(added, &v, &strip, e));
+    CHECK(pieces  ? hf_put_unigram(h, t, &v, e)
+          : bytes ? put_bytes(h, t, &v, e)
+                  : put_fallback(h, t, &v, e));
+    CHECK(put_strip(h, &strip, e));
 out:
-    free(strip);
+    strip_fini(&strip);
     hf_vocab_fini(&v);
     return rc;
 }
@@ -396,7 +437,7 @@ static int put_vocabulary(struct hf *h, const struct json *t,
 {
     struct buf b;
     bool there = false;
-    if (t != NULL && byte_level(t)) {
+    if (t != NULL && (byte_level(t) || is_unigram(json_get(t, "model")))) {
         return put_json(h, t, e);
     }
     RETERR(hf_read(h, "tokenizer.model", HF_TOKENIZER_MAX, &b, &there, e));
@@ -413,6 +454,7 @@ int hf_put_tokenizer(struct hf *h, struct err *e)
     struct json *t = NULL;
     struct json *config = NULL;
     int rc = 0;
+    h->unk = -1;
     CHECK(hf_read_json(h, "tokenizer.json", HF_TOKENIZER_MAX, &t, e));
     CHECK(hf_read_json(h, "tokenizer_config.json", HF_INDEX_MAX, &config, e));
     CHECK(put_vocabulary(h, t, config, e));

@@ -157,8 +157,8 @@ int onnx_config_check(const struct onnx_config *c, const struct onnx_decoder *d,
     }
     for (uint32_t l = 0; l < d->n_layers; l++) {
         const struct onnx_layer *y = &d->layers[l];
-        RETERR(same("intermediate size:", c->d_ff, y->slots[ONNX_S_GATE].rows,
-                    e));
+        RETERR(same("intermediate size:", y->n_experts == 0 ? c->d_ff : 0,
+                    y->slots[ONNX_S_GATE].rows, e));
         if (!y->conv) {
             RETERR(same("heads:", c->heads, y->n_heads, e));
             RETERR(same("heads of keys:", c->kv, y->n_kv, e));

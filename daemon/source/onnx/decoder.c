@@ -226,7 +226,8 @@ static int take_ffn(struct onnx_decoder *d, struct onnx_layer *l,
 
 static bool is_branch(const struct onnx_value *v)
 {
-    return v != NULL && (onnx_is_linear(v) || (is_norm(v->node) && v->out == 0));
+    return v != NULL && (onnx_is_linear(v) || onnx_is_experts(v) ||
+                         (is_norm(v->node) && v->out == 0));
 }
 
 /* The stream of node `sum` is another stream and what is added to it. */
@@ -269,13 +270,16 @@ static int take_block(struct onnx_decoder *d, struct onnx_layer *l, bool ffn,
     RETERR(split(sum, &b, e));
     RETERR(take_post(d, &b.branch,
                      &l->slots[ffn ? ONNX_S_FFN_POST : ONNX_S_POST], e));
-    if (!onnx_is_linear(b.branch) || onnx_is_mixer(b.branch) == ffn) {
+    bool experts = ffn && onnx_is_experts(b.branch);
+    if (!experts &&
+        (!onnx_is_linear(b.branch) || onnx_is_mixer(b.branch) == ffn)) {
         return onnx_not(b.branch->node, e, "%s is needed here",
                         ffn ? "a feed-forward block"
                             : "attention or a convolution");
     }
-    RETERR(ffn ? take_ffn(d, l, b.branch, &in, e)
-               : onnx_mixer(d, l, b.branch, &in, e));
+    RETERR(experts ? onnx_experts(d, l, b.branch, &in, e)
+           : ffn   ? take_ffn(d, l, b.branch, &in, e)
+                   : onnx_mixer(d, l, b.branch, &in, e));
     RETERR(take_pre_norm(d, in, &l->slots[ffn ? ONNX_S_FFN_PRE : ONNX_S_PRE],
                          &stream, e));
     if (stream != b.resid) {
@@ -495,7 +499,8 @@ static int check_shapes(const struct onnx_decoder *d, struct err *e)
     static const enum onnx_slot wide[] = {
         ONNX_S_PRE,     ONNX_S_QKV,  ONNX_S_Q,        ONNX_S_K,
         ONNX_S_V,       ONNX_S_POST, ONNX_S_CONV_IN,  ONNX_S_FFN_PRE,
-        ONNX_S_GATE,    ONNX_S_UP,   ONNX_S_FFN_POST, ONNX_S_CONV_OUT};
+        ONNX_S_GATE,    ONNX_S_UP,   ONNX_S_FFN_POST, ONNX_S_CONV_OUT,
+        ONNX_S_ROUTER};
     RETERR(check_width(&d->head, d->d_model, "the output matrix", e));
     RETERR(check_width(&d->out_norm, d->d_model, "the last norm", e));
     if (d->head.rows != d->vocab) {
@@ -508,7 +513,8 @@ static int check_shapes(const struct onnx_decoder *d, struct err *e)
         for (size_t i = 0; i < countof(wide); i++) {
             RETERR(check_width(&s[wide[i]], d->d_model, "a matrix", e));
         }
-        if (s[ONNX_S_DOWN].rows != d->d_model) {
+        if (d->layers[l].n_experts == 0 &&
+            s[ONNX_S_DOWN].rows != d->d_model) {
             return err_set(e, ERR_ONNX_GRAPH,
                            "layer %u: down gives %llu numbers, not %u", l,
                            (unsigned long long)s[ONNX_S_DOWN].rows, d->d_model);

@@ -32,6 +32,11 @@ enum onnx_slot {
     ONNX_S_UP,
     ONNX_S_DOWN,
     ONNX_S_FFN_POST,
+    ONNX_S_ROUTER,   /* of a mixture: (experts, width) */
+    ONNX_S_ROUTER_BIAS,
+    ONNX_S_EXPERT_GATE, /* all experts' rows, one expert after another */
+    ONNX_S_EXPERT_UP,
+    ONNX_S_EXPERT_DOWN,
     ONNX_S_COUNT,
 };
 
@@ -48,6 +53,7 @@ struct onnx_layer {
     struct onnx_rows slots[ONNX_S_COUNT]; /* rows 0: there is none */
     bool conv;                            /* in the place of attention */
     uint32_t n_heads, n_kv, d_head;
+    uint32_t n_experts, n_top; /* 0: no mixture */
     uint32_t window;   /* keys a query sees; 0: all */
     float score_scale, score_cap;
     bool norm_last;    /* of q and k, after the rotation */
@@ -87,6 +93,11 @@ bool onnx_is_mixer(const struct onnx_value *branch);
 CHECKED int onnx_mixer(struct onnx_decoder *d, struct onnx_layer *l,
                        struct onnx_value *branch, struct onnx_value **ret_in,
                        struct err *e);
+/* experts.c: branch is a mixture of experts. *ret_in: what it reads. */
+bool onnx_is_experts(const struct onnx_value *branch);
+CHECKED int onnx_experts(struct onnx_decoder *d, struct onnx_layer *l,
+                         struct onnx_value *branch, struct onnx_value **ret_in,
+                         struct err *e);
 /* Set *at, or check that it is v. */
 CHECKED int onnx_same_input(const struct onnx_value **at,
                             const struct onnx_value *v,

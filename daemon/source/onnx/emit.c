@@ -34,6 +34,11 @@ static const struct {
     {ONNX_S_UP,       "ffn_up.weight"             },
     {ONNX_S_DOWN,     "ffn_down.weight"           },
     {ONNX_S_FFN_POST, "post_ffw_norm.weight"      },
+    {ONNX_S_ROUTER,      "ffn_gate_inp.weight"    },
+    {ONNX_S_ROUTER_BIAS, "exp_probs_b.bias"       },
+    {ONNX_S_EXPERT_GATE, "ffn_gate_exps.weight"   },
+    {ONNX_S_EXPERT_UP,   "ffn_up_exps.weight"     },
+    {ONNX_S_EXPERT_DOWN, "ffn_down_exps.weight"   },
 };
 
 static bool is_mapped(const struct onnx *m, const struct onnx_grid *g)
@@ -85,11 +90,12 @@ static bool plain_type(const struct onnx_rows *r, uint32_t *ret)
                r->rows * r->cols * (r->q.type == ONNX_FLOAT ? 4 : 2);
 }
 
-/* n parts of one width, their rows one after another. */
-static int add(struct onnx_making *k, const char *name,
+/* n parts of one width, their rows one after another; experts > 1: so many
+ * matrices. */
+static int add(struct onnx_making *k, const char *name, uint32_t experts,
                const struct onnx_part *of, size_t n, struct err *e)
 {
-    uint64_t dims[2] = {of[0].m.cols, 0};
+    uint64_t dims[3] = {of[0].m.cols, 0, experts};
     uint64_t bytes = 0;
     uint32_t type = 0;
     struct onnx_stack *s = made_alloc(k->m, sizeof(*s));
@@ -105,7 +111,8 @@ static int add(struct onnx_making *k, const char *name,
     }
     const struct onnx_part *p = &s->of[0];
     bool whole = n == 1 && p->head == 0 && p->rows == p->m.rows;
-    uint32_t n_dims = dims[1] == 1 ? 1 : 2;
+    uint32_t n_dims = experts > 1 ? 3 : dims[1] == 1 ? 1 : 2;
+    dims[1] /= experts > 1 ? experts : 1;
     return whole && plain_type(&p->m, &type)
                ? made_tensor(k->m, name, n_dims, dims, type, p->m.q.p,
                              p->m.q.bytes, e)
@@ -117,7 +124,7 @@ static int add_one(struct onnx_making *k, const char *name,
                    const struct onnx_rows *r, struct err *e)
 {
     const struct onnx_part p = {.m = *r, .rows = r->rows};
-    return add(k, name, &p, 1, e);
+    return add(k, name, 1, &p, 1, e);
 }
 
 /* --- q, k and v where rotations turn pairs --- */
@@ -168,7 +175,7 @@ static int add_pairs(struct onnx_making *k, uint32_t l, struct err *e)
         (void)snprintf(name, sizeof(name), "blk.%u.attn_%c.weight", l,
                        "qkv"[i]);
         if (part_of(&k->d->layers[l], i, false, &p)) {
-            RETERR(add(k, name, &p, 1, e));
+            RETERR(add(k, name, 1, &p, 1, e));
         }
         (void)snprintf(name, sizeof(name), "blk.%u.attn_%c.bias", l, "qkv"[i]);
         if (part_of(&k->d->layers[l], i, true, &p)) {
@@ -204,8 +211,11 @@ static int add_layer(struct onnx_making *k, uint32_t l, struct err *e)
             continue;
         }
         (void)snprintf(name, sizeof(name), "blk.%u.%s", l, names[i].tail);
-        RETERR(fused && s == ONNX_S_UP ? add(k, name, both, 2, e)
-                                       : add_one(k, name, r, e));
+        const struct onnx_part one = {.m = *r, .rows = r->rows};
+        bool mixed = s >= ONNX_S_EXPERT_GATE && s <= ONNX_S_EXPERT_DOWN;
+        RETERR(fused && s == ONNX_S_UP
+                   ? add(k, name, 1, both, 2, e)
+                   : add(k, name, mixed ? y->n_experts : 1, &one, 1, e));
     }
     return pairs ? add_pairs(k, l, e) : 0;
 }
@@ -230,7 +240,7 @@ static int add_factors(struct onnx_making *k, const char *name, const float *f,
 int onnx_make_tensors(struct onnx_making *k, struct err *e)
 {
     const struct onnx_decoder *d = k->d;
-    bool lfm2 = strcmp(k->arch, "lfm2") == 0;
+    bool lfm2 = strncmp(k->arch, "lfm2", 4) == 0; /* lfm2moe too */
     bool two = k->rope.longs != NULL;
     RETERR(add_one(k, "token_embd.weight", &d->embd, e));
     RETERR(add_one(k, lfm2 ? "token_embd_norm.weight" : "output_norm.weight",

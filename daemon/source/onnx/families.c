@@ -27,6 +27,7 @@ enum trait {
     T_FACTORS = 1u << 10, /* one list of divisors */
     T_CAPS = 1u << 11,
     T_UNEVEN = 1u << 12, /* layers of different heads or widths */
+    T_EXPERTS = 1u << 13, /* the last layers are mixtures */
 };
 
 static const char *const trait_names[] = {
@@ -34,7 +35,7 @@ static const char *const trait_names[] = {
     "norms after blocks",     "GELU",                  "scaled embeddings",
     "biases of q, k and v",   "a bias of the output",  "windows on some layers",
     "a rotation of a part",   "divided frequencies",   "caps",
-    "layers of different sizes"};
+    "layers of different sizes", "mixtures of experts"};
 
 static void describe(uint32_t traits, char *out, size_t size)
 {
@@ -57,6 +58,7 @@ static const struct family {
     const char *types[4]; /* of config.json or genai_config.json */
 } families[] = {
     {"lfm2", T_CONV | T_QK_NORM | T_UNEVEN, 0, {"lfm2"}},
+    {"lfm2moe", T_CONV | T_QK_NORM | T_UNEVEN | T_EXPERTS, 0, {"lfm2_moe"}},
     {"gemma3",
      T_QK_NORM | T_POST | T_GELU | T_SCALED | T_LOCAL,
      0,
@@ -127,6 +129,28 @@ static int check_alike(const struct onnx_making *k, uint32_t *traits,
         }
         *traits |= l->n_kv != a->n_kv ? T_UNEVEN : 0u;
     }
+    return 0;
+}
+
+/* Mixtures are alike, and no dense layer comes after one. */
+static int check_experts(const struct onnx_decoder *d, uint32_t *traits,
+                         struct err *e)
+{
+    const struct onnx_layer *a = &d->layers[d->n_layers - 1];
+    bool begun = false;
+    for (uint32_t i = 0; i < d->n_layers; i++) {
+        const struct onnx_layer *l = &d->layers[i];
+        begun = begun || l->n_experts > 0;
+        if (begun && (l->n_experts != a->n_experts || l->n_top != a->n_top ||
+                      l->slots[ONNX_S_EXPERT_GATE].rows !=
+                          a->slots[ONNX_S_EXPERT_GATE].rows)) {
+            return err_set(e, ERR_ONNX_GRAPH,
+                           "layer %u has another mixture of experts than the "
+                           "others, or none behind one",
+                           i);
+        }
+    }
+    *traits |= begun ? T_EXPERTS : 0u;
     return 0;
 }
 
@@ -353,6 +377,7 @@ int onnx_choose_family(struct onnx_making *k, struct err *e)
     }
     traits |= layer_traits(k->plain);
     RETERR(check_alike(k, &traits, e));
+    RETERR(check_experts(k->d, &traits, e));
     RETERR(check_scales(k, &traits, e));
     RETERR(read_ropes(k, &traits, e));
     RETERR(choose(k, traits, e));

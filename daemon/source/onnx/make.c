@@ -50,6 +50,28 @@ static uint64_t kv_of(const struct onnx_layer *l)
     return l->conv ? 0 : l->n_kv;
 }
 
+/* Of dense layers; and of experts, which the last layers have. */
+static int put_widths(struct onnx_making *k, struct err *e)
+{
+    const struct onnx_decoder *d = k->d;
+    const struct onnx_layer *y = &d->layers[d->n_layers - 1];
+    uint32_t dense = 0;
+    if (y->n_experts == 0) {
+        return put_each(k, "feed_forward_length", ff_of, e);
+    }
+    uint64_t width = y->slots[ONNX_S_EXPERT_GATE].rows / y->n_experts;
+    while (d->layers[dense].n_experts == 0) {
+        dense++;
+    }
+    RETERR(put_u32(k, "feed_forward_length",
+                   dense > 0 ? ff_of(&d->layers[0]) : width, e));
+    RETERR(put_u32(k, "leading_dense_block_count", dense, e));
+    RETERR(put_u32(k, "expert_count", y->n_experts, e));
+    RETERR(put_u32(k, "expert_used_count", y->n_top, e));
+    RETERR(put_u32(k, "expert_feed_forward_length", width, e));
+    return put_u32(k, "expert_gating_func", 2, e); /* sigmoid */
+}
+
 static int put_sizes(struct onnx_making *k, struct err *e)
 {
     const struct onnx_decoder *d = k->d;
@@ -59,7 +81,7 @@ static int put_sizes(struct onnx_making *k, struct err *e)
     RETERR(put_u32(k, "block_count", d->n_layers, e));
     RETERR(put_u32(k, "context_length", context, e));
     RETERR(put_u32(k, "embedding_length", d->d_model, e));
-    RETERR(put_each(k, "feed_forward_length", ff_of, e));
+    RETERR(put_widths(k, e));
     RETERR(put_u32(k, "attention.head_count", k->plain->n_heads, e));
     RETERR(put_each(k, "attention.head_count_kv", kv_of, e));
     RETERR(put_u32(k, "attention.key_length", k->plain->d_head, e));

@@ -210,6 +210,38 @@ static void text_is_a_number_or_it_is_not(void **state)
     assert_null(parse_digits("rest", 99, &v));
 }
 
+static void base64_is_all_of_the_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *s, *bytes; /* NULL: refused */
+        size_t n;
+    } t[] = {
+        {"",         "",       0},
+        {"AA==",     "\0",     1},
+        {"/+8=",     "\xff\xef", 2},
+        {"YW5lZA==", "aned",   4},
+        {"YW5l",     "ane",    3},
+        {"YW5lZA=",  NULL,     0},
+        {"YW5lZB==", NULL,     0},
+        {"YW5l====", NULL,     0},
+        {"YQ==YQ==", NULL,     0},
+        {"YW5*",     NULL,     0},
+        {"=AAA",     NULL,     0},
+        {"YW 5",     NULL,     0},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        uint8_t out[16];
+        size_t n = 77;
+        bool ok = parse_base64(t[i].s, strlen(t[i].s), out, &n);
+        assert_int_equal(ok, t[i].bytes != NULL);
+        assert_int_equal(n, ok ? t[i].n : 77);
+        if (ok && n > 0) {
+            assert_memory_equal(out, t[i].bytes, n);
+        }
+    }
+}
+
 static void utf8_is_the_shortest_form(void **state)
 {
     (void)state;
@@ -352,6 +384,7 @@ int main(void)
         cmocka_unit_test(arenas_keep_their_limit),
         cmocka_unit_test(arithmetic_is_checked),
         cmocka_unit_test(text_is_a_number_or_it_is_not),
+        cmocka_unit_test(base64_is_all_of_the_text),
         cmocka_unit_test(utf8_is_the_shortest_form),
         cmocka_unit_test(sha256_gives_the_published_digests),
         cmocka_unit_test(base64_of_any_length),

@@ -153,8 +153,21 @@ static void refuses_configs_by_name(void **state)
         {"{" HF_CONFIG ",\"rope_scaling\":[1]}",   ERR_MODEL_CONFIG, "rotation"           },
         {"{" HF_CONFIG ",\"rope_scaling\":{\"rope_type\":\"llama3\"}}",
                                                    ERR_MODEL_CONFIG, "factor"             },
-        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"awq\"}}",
+                                                   ERR_UNSUPPORTED,  "quant_method is awq"},
+        {"{" HF_CONFIG ",\"quantization_config\":{\"bits\":4}}",
                                                    ERR_UNSUPPORTED,  "quantised"          },
+        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"fp8\","
+         "\"activation_scheme\":\"static\"}}",
+                                                   ERR_UNSUPPORTED,  "is static"          },
+        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"fp8\","
+         "\"weight_block_size\":[128,0]}}",
+                                                   ERR_UNSUPPORTED,  "weight_block_size"  },
+        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"fp8\","
+         "\"martian\":1}}",
+                                                   ERR_UNSUPPORTED,  "martian"            },
+        {"{" HF_CONFIG ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+                                                   0,                ""                   },
         {"{" HF_CONFIG ",\"text_config\":{\"model_type\":\"x\"}}",
                                                    ERR_ARCH,         "'x'"                },
     };
