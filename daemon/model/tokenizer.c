@@ -264,7 +264,9 @@ int encoder_word(struct encoder *c, const char *p, size_t n,
         w->n = (uint8_t)n;
         w->n_ids = (uint8_t)got;
         memcpy(w->word, p, n);
-        memcpy(w->ids, c->ids + before, got * sizeof(*w->ids));
+        if (got > 0) { /* else there may be no list yet */
+            memcpy(w->ids, c->ids + before, got * sizeof(*w->ids));
+        }
     }
     return 0;
 }
