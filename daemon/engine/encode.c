@@ -177,20 +177,33 @@ void encoder_close(struct encoder *g)
 
 /* --- widths --- */
 
-/* The least T that all programs take for n rows; 0: none is that wide. */
+static bool takes(const struct encoder *g, uint32_t t)
+{
+    size_t i = 0;
+    while (i < g->n && shard_unit(&g->shards[i], t) != NULL) {
+        i++;
+    }
+    return i == g->n;
+}
+
+/* A T that all programs take for n rows, not much more; 0: none is that wide. A
+ * backend keeps a plan for each, so they are few: steps of an eighth to a
+ * quarter. */
 static uint32_t width_for(const struct encoder *g, uint32_t n)
 {
+    uint32_t step = g->block;
     uint32_t t = (n + g->block - 1) / g->block * g->block;
-    for (; t <= ENCODER_ROWS_MAX; t += g->block) {
-        size_t i = 0;
-        while (i < g->n && shard_unit(&g->shards[i], t) != NULL) {
-            i++;
-        }
-        if (i == g->n) {
-            return t;
-        }
+    while (n > 8 * step) {
+        step *= 2;
     }
-    return 0;
+    uint32_t wide = (n + step - 1) / step * step;
+    if (wide <= ENCODER_ROWS_MAX && takes(g, t) && takes(g, wide)) {
+        return wide;
+    }
+    while (t <= ENCODER_ROWS_MAX && !takes(g, t)) {
+        t += g->block;
+    }
+    return t <= ENCODER_ROWS_MAX ? t : 0;
 }
 
 static uint32_t widest(const struct encoder *g)

@@ -197,11 +197,17 @@ def test_convert(own, d, demo_gguf):
 
 
 def test_convert_names_the_model_after_the_file(own, demo_gguf, tmp_path):
+    """A link's own name counts: a hub's cache has links with names to files without."""
     os.symlink(demo_gguf, tmp_path / "x.gguf")
     j = own.json("convert", tmp_path / "x.gguf", "--context", "256")
-    assert j["state"] == "done" and j["name"] == demo_gguf.stem
-    assert own("rm", demo_gguf.stem).stdout == f"{demo_gguf.stem} removed\n"
-    own("show", demo_gguf.stem, code=66)
+    assert j["state"] == "done" and j["name"] == "x"
+    assert own("rm", "x").stdout == "x removed\n"
+    own("show", "x", code=66)
+
+
+def test_convert_of_a_folder_without_a_model(own, tmp_path):
+    r = own("convert", tmp_path, code=65)
+    assert r.stderr.startswith("invalid: ") and "no model" in r.stderr and str(tmp_path) in r.stderr
 
 
 def test_convert_no_wait_and_follow(own, demo_gguf):
@@ -376,7 +382,7 @@ def test_wrong_usage_is_64(ctl, args):
 
 
 @pytest.mark.parametrize("args, name", [
-    (["convert", "/nonexistent/x.gguf"], "not_found"), (["convert", "/tmp"], "not_found"),
+    (["convert", "/nonexistent/x.gguf"], "not_found"),
     (["show", "nope"], "model_not_found"), (["load", "nope"], "model_not_found"), (["unload", "nope"], "model_not_found"),
     (["verify", "nope"], "model_not_found"),
     (["rm", "nope"], "model_not_found"), (["run", "nope", "x"], "model_not_found"), (["complete", "nope", "x"], "model_not_found"),
