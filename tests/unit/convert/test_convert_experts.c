@@ -1,9 +1,8 @@
 /* Mixtures of experts: what a source says of them and where their rows are, and
  * which experts a token gets. What the logits are is asked elsewhere
  * (tests/oracle/test_families.py). */
-#include "convert/arch/arch.h"
 #include "convert/reference/reference.h"
-#include "mkfamilies.h"
+#include "read_family.h"
 
 enum { EXPERTS = 6, TOP = 2, WIDE = 10 };
 
@@ -36,38 +35,6 @@ static const struct mk_item items[] = {
     U("expert_feed_forward_length", WIDE)};
 static const struct mk fused = MODEL("gemma4", 2, fused_rows, items);
 static const struct mk split = MODEL("gemma4", 2, split_rows, items);
-
-struct read {
-    struct buf file;
-    struct gguf *g;
-    struct decoder d;
-    struct err e;
-};
-
-static int try_read(const struct mk *m, struct read *r)
-{
-    *r = (struct read){0};
-    r->file = mk_gguf(m);
-    unit_ok(gguf_open_mem(r->file.p, r->file.n, &r->g, &r->e), &r->e);
-    return arch_read(r->g, &r->d, &r->e);
-}
-
-static void end(struct read *r)
-{
-    arch_fini(&r->d);
-    gguf_close(r->g);
-    buf_fini(&r->file);
-}
-
-static void must_refuse(const struct mk *m, int code, const char *tells)
-{
-    struct read r;
-    int rc = try_read(m, &r);
-    if (rc != code || strstr(r.e.msg, tells) == NULL) {
-        fail_msg("'%s': %s: %s", tells, err_name(rc), r.e.msg);
-    }
-    end(&r);
-}
 
 static void numbers(void **state)
 {

@@ -2,31 +2,7 @@
  * tensor are what, what layers are like, which multipliers there are; and that
  * what is missing, of a wrong length or unknown is refused by name.
  * What the logits are is asked elsewhere (tests/oracle/test_families.py). */
-#include "convert/arch/arch.h"
-#include "mkfamilies.h"
-
-/* A model read; what it borrows from lives as long. */
-struct read {
-    struct buf file;
-    struct gguf *g;
-    struct decoder d;
-    struct err e;
-};
-
-static int try_read(const struct mk *m, struct read *r)
-{
-    *r = (struct read){0};
-    r->file = mk_gguf(m);
-    unit_ok(gguf_open_mem(r->file.p, r->file.n, &r->g, &r->e), &r->e);
-    return arch_read(r->g, &r->d, &r->e);
-}
-
-static void end(struct read *r)
-{
-    arch_fini(&r->d);
-    gguf_close(r->g);
-    buf_fini(&r->file);
-}
+#include "read_family.h"
 
 static void must_read(const struct mk *m, struct read *r)
 {
@@ -34,16 +10,6 @@ static void must_read(const struct mk *m, struct read *r)
     if (rc != 0) {
         fail_msg("%s: %s: %s", m->arch, err_name(rc), r->e.msg);
     }
-}
-
-static void must_refuse(const struct mk *m, int code, const char *name)
-{
-    struct read r;
-    int rc = try_read(m, &r);
-    if (rc != code || strstr(r.e.msg, name) == NULL) {
-        fail_msg("%s, '%s': %s: %s", m->arch, name, err_name(rc), r.e.msg);
-    }
-    end(&r);
 }
 
 static void is_part(const struct read *r, uint32_t layer, enum arch_slot slot,
