@@ -191,6 +191,18 @@ class Daemon:
         return code
 
 
+@contextlib.contextmanager
+def converted(d, source, name, **spec):
+    """A model that a daemon which tests share has in the block, and not after it."""
+    job = d.convert(source, name, **spec)
+    assert job["state"] == "done", job
+    try:
+        yield
+    finally:
+        with d.http() as c:
+            assert c.delete(f"/aned/v1/models/{name}").status_code in (200, 204)
+
+
 def until(what, seconds=120):
     """Wait for a condition. The time is only for a test that fails: what is waited for has no business to be slow, but
     the machine may have."""

@@ -14,7 +14,7 @@ import ollama
 import openai
 import pytest
 
-from conftest import engine_pid, metric, status, until, wait_idle
+from conftest import converted, engine_pid, metric, status, until, wait_idle
 
 TEXT = "The daemon runs a model on the Neural Engine. It answers on a socket, and keeps what it computed."
 TEXTS = [TEXT, TEXT[::-1], TEXT * 3, "x", TEXT[:40]]
@@ -203,8 +203,8 @@ def test_an_engine_that_dies(make_daemon, demo_home):
 
 def test_a_model_without_logits(daemon, demo_gguf):
     """One that gives only its likeliest token has hidden states too."""
-    assert daemon.convert(demo_gguf, "tops", context=512, output="argmax")["state"] == "done"
-    assert np.array_equal(vectors(daemon, model="tops", input=TEXTS), vectors(daemon, input=TEXTS))
+    with converted(daemon, demo_gguf, "tops", context=512, output="argmax"):
+        assert np.array_equal(vectors(daemon, model="tops", input=TEXTS), vectors(daemon, input=TEXTS))
 
 
 def test_openais_client(daemon, alone):
@@ -249,7 +249,7 @@ def test_a_model_that_labels_tokens(daemon, shared):
     gguf = shared / "data" / "families" / "privacy-filter" / "a" / "model.gguf"
     if not gguf.exists():
         pytest.skip(f"{gguf} is not there")
-    assert daemon.convert(gguf, "labels", quant="fp16")["state"] == "done"
-    for path, body in (("/v1/embeddings", {"input": "a"}), ("/api/embed", {"input": "a"}), ("/embedding", {"content": "a"})):
-        r = post(daemon, path, model="labels", **body)
-        assert r.status_code == 400 and "labels tokens" in r.text and "/aned/v1/classify" in r.text, r.text
+    with converted(daemon, gguf, "labels", quant="fp16"):
+        for path, body in (("/v1/embeddings", {"input": "a"}), ("/api/embed", {"input": "a"}), ("/embedding", {"content": "a"})):
+            r = post(daemon, path, model="labels", **body)
+            assert r.status_code == 400 and "labels tokens" in r.text and "/aned/v1/classify" in r.text, r.text

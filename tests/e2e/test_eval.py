@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import SLOW_S
+from conftest import SLOW_S, converted
 from scoring import DATA, Reference, lines, perplexities, picks
 from test_anectl import Ctl, end_of
 
@@ -122,8 +122,8 @@ def test_refused(ctl, daemon, demo_gguf, tmp_path):
     for name, text in (("empty.txt", ""), ("nul.txt", "a\0b"), ("empty.jsonl", "\n"), ("wrong.jsonl", "[1]")):
         (tmp_path / name).write_text(text)
         ctl("eval", "demo", "-p", tmp_path / name, code=65)
-    assert daemon.convert(demo_gguf, "eval-tops", context=512, output="argmax")["state"] == "done"
-    assert "log-probabilities of a prompt" in ctl("eval", "eval-tops", "-a", good, code=65).stderr
+    with converted(daemon, demo_gguf, "eval-tops", context=512, output="argmax"):
+        assert "log-probabilities of a prompt" in ctl("eval", "eval-tops", "-a", good, code=65).stderr
 
 
 def test_progress_on_a_terminal(ctl, tmp_path):

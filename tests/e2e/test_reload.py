@@ -247,7 +247,11 @@ class Service:
         with open(self.log, "ab") as log:
             self.proc = subprocess.Popen([aned, "serve", "--service", "--home", str(home), "--socket", str(self.sock), *args],
                                          stdin=subprocess.DEVNULL, stderr=log, env=dict(os.environ, **(env or {})))
-        until(lambda: self.sock.exists() or self.proc.poll() is not None)
+        until(lambda: self.listens() or self.proc.poll() is not None)
+
+    def listens(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(str(self.sock)) == 0
 
     def http(self):
         return client(self.sock)

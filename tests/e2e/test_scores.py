@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from conftest import Daemon, wait_idle
+from conftest import Daemon, converted, wait_idle
 from fake import make_home
 
 TEXT = "The daemon runs a model on the Neural Engine. It answers on a socket, and keeps what it computed."
@@ -194,7 +194,7 @@ def test_long_prompts(aned, tmp_path):
 
 def test_no_logits(daemon, demo_gguf):
     """A model that gives only its likeliest token says so, by name."""
-    assert daemon.convert(demo_gguf, "tops", context=512, output="argmax")["state"] == "done"
-    r = post(daemon, model="tops", prompt=TEXT, echo=True, logprobs=1)
-    assert r.status_code == 400 and "log-probabilities of a prompt" in r.json()["error"]["message"]
-    assert post(daemon, model="tops", prompt=TEXT, echo=True, max_tokens=2).json()["choices"][0]["text"].startswith(TEXT)
+    with converted(daemon, demo_gguf, "tops", context=512, output="argmax"):
+        r = post(daemon, model="tops", prompt=TEXT, echo=True, logprobs=1)
+        assert r.status_code == 400 and "log-probabilities of a prompt" in r.json()["error"]["message"]
+        assert post(daemon, model="tops", prompt=TEXT, echo=True, max_tokens=2).json()["choices"][0]["text"].startswith(TEXT)

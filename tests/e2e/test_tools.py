@@ -124,7 +124,7 @@ def test_strict(d):
         again = [*ASK, {"role": "assistant", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": "sunny"}]
         assert c.chat.completions.create(model="one", messages=again, tools=[tool]).choices[0].message.content == ANSWER
     tool["function"]["strict"] = True
-    with by_anthropic(d).messages.stream(model="one", max_tokens=99, temperature=0, messages=ASK, tools=[{"name": NAME, "input_schema": rome, "strict": True}]) as s:
+    with by_anthropic(d).messages.stream(model="one", max_tokens=99, extra_body={"temperature": 0}, messages=ASK, tools=[{"name": NAME, "input_schema": rome, "strict": True}]) as s:
         assert [b.input["city"] for b in s.get_final_message().content if b.type == "tool_use"] == ["Rome"]
 
 
