@@ -285,11 +285,13 @@ struct msg_state {
     struct msg_state_part parts[STATE_PARTS_MAX];
 };
 
-/* FRAME_TAGS: label a text. Answer: PROGRESS*, TAGS_DONE or ERROR. */
+/* FRAME_TAGS: read a text with an encoder: its labels, or with `pool` its vector.
+ * Answer: PROGRESS*, TAGS_DONE or ERROR. */
 #define MSG_TAGS_BIASES 6u /* model/tags.h */
 struct msg_tags {
     float biases[MSG_TAGS_BIASES];
-    uint32_t n; /* 1 .. TAGS_TOKENS_MAX */
+    uint8_t pool; /* enum pooling; POOL_NONE: labels are wanted */
+    uint32_t n;   /* 1 .. TAGS_TOKENS_MAX */
     const int32_t *tokens; /* decoded: owned */
 };
 void msg_tags_put(struct buf *b, const struct msg_tags *m);
@@ -297,8 +299,10 @@ CHECKED int msg_tags_get(const void *p, size_t n, struct msg_tags *ret,
                          struct err *e);
 void msg_tags_fini(struct msg_tags *m);
 
-/* FRAME_TAGS_DONE: of each token */
+/* FRAME_TAGS_DONE: of each token, or one vector of the text */
 struct msg_tags_done {
+    uint32_t n_vector; /* 0: labels; else n is 0. At most EMBED_DIM_MAX */
+    float *vector;     /* owned when decoded */
     uint32_t n;
     uint16_t *labels; /* below MODEL_LABELS_MAX; owned when decoded */
     float *probs;     /* 0..1; the same */

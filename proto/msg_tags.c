@@ -1,4 +1,5 @@
-/* msg_tags.c - a text's tokens to an encoder, and its labels back; see msg.h. */
+/* msg_tags.c - a text's tokens to an encoder, and its labels or its vector back;
+ * see msg.h. */
 #include <math.h>
 
 #include "proto/msg_impl.h"
@@ -9,6 +10,7 @@ void msg_tags_put(struct buf *b, const struct msg_tags *m)
     for (unsigned i = 0; i < MSG_TAGS_BIASES; i++) {
         buf_f32(b, m->biases[i]);
     }
+    buf_u8(b, m->pool);
     buf_u32(b, m->n);
     for (uint32_t i = 0; i < m->n; i++) {
         buf_u32(b, (uint32_t)m->tokens[i]);
@@ -24,6 +26,10 @@ int msg_tags_get(const void *p, size_t n, struct msg_tags *ret, struct err *e)
         if (!isfinite(m.biases[i])) {
             return msg_bad(e, "tags", "biases");
         }
+    }
+    m.pool = cur_u8(&c);
+    if (m.pool >= POOLINGS) {
+        return msg_bad(e, "tags", "pool");
     }
     m.n = cur_u32(&c);
     if (m.n == 0 || m.n > TAGS_TOKENS_MAX ||
@@ -50,6 +56,14 @@ void msg_tags_fini(struct msg_tags *m)
 
 void msg_tags_done_put(struct buf *b, const struct msg_tags_done *m)
 {
+    buf_u32(b, m->n_vector);
+    if (m->n_vector > 0) {
+        must(m->n_vector <= EMBED_DIM_MAX && m->n == 0);
+        for (uint32_t i = 0; i < m->n_vector; i++) {
+            buf_f32(b, m->vector[i]);
+        }
+        return;
+    }
     must(m->n >= 1 && m->n <= TAGS_TOKENS_MAX);
     buf_u32(b, m->n);
     for (uint32_t i = 0; i < m->n; i++) {
@@ -60,10 +74,35 @@ void msg_tags_done_put(struct buf *b, const struct msg_tags_done *m)
     }
 }
 
+static int get_vector(struct cur *c, uint32_t n, struct msg_tags_done *ret,
+                      struct err *e)
+{
+    if (n > EMBED_DIM_MAX || msg_left(c) != (size_t)n * sizeof(float)) {
+        return msg_bad(e, "tags_done", "n_vector");
+    }
+    float *v = malloc(n * sizeof(*v));
+    if (v == NULL) {
+        return err_set(e, ERR_NOMEM, "a vector of %u", n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = cur_f32(c);
+        if (!isfinite(v[i])) {
+            free(v);
+            return msg_bad(e, "tags_done", "vector");
+        }
+    }
+    *ret = (struct msg_tags_done){.n_vector = n, .vector = v};
+    return 0;
+}
+
 int msg_tags_done_get(const void *p, size_t n, struct msg_tags_done *ret,
                       struct err *e)
 {
     struct cur c = cur_of(p, n);
+    uint32_t n_vector = cur_u32(&c);
+    if (n_vector > 0) {
+        return get_vector(&c, n_vector, ret, e);
+    }
     struct msg_tags_done m = {.n = cur_u32(&c)};
     size_t each = sizeof(*m.labels) + sizeof(*m.probs);
     if (m.n == 0 || m.n > TAGS_TOKENS_MAX ||
@@ -97,6 +136,7 @@ int msg_tags_done_get(const void *p, size_t n, struct msg_tags_done *ret,
 
 void msg_tags_done_fini(struct msg_tags_done *m)
 {
+    free(m->vector);
     free(m->labels);
     free(m->probs);
     *m = (struct msg_tags_done){.n = 0};

@@ -114,13 +114,14 @@ static void test_state(void **state)
     buf_fini(&b);
 }
 
-static void put_tags(struct buf *b, uint32_t n, const float *bias,
+static void put_tags(struct buf *b, uint8_t pool, uint32_t n, const float *bias,
                      const int32_t *tokens)
 {
     buf_clear(b);
     for (size_t i = 0; i < MSG_TAGS_BIASES; i++) {
         buf_f32(b, bias[i]);
     }
+    buf_u8(b, pool);
     buf_u32(b, n);
     for (uint32_t i = 0; i < n && i < 3; i++) {
         buf_u32(b, (uint32_t)tokens[i]);
@@ -134,12 +135,16 @@ static void test_tags(void **state)
     struct err e;
     static const int32_t tokens[] = {5, -1, 1 << 30};
     struct msg_tags in = {
-        .biases = {0.5F, -1, 0, 3, 1e6F, -0.0F}, .n = 3, .tokens = tokens};
+        .biases = {0.5F, -1, 0, 3, 1e6F, -0.0F},
+        .pool = POOL_LAST,
+        .n = 3,
+        .tokens = tokens};
     struct msg_tags out;
     buf_init(&b, MIB(1));
     msg_tags_put(&b, &in);
     unit_ok(msg_tags_get(b.p, b.n, &out, &e), &e);
     assert_memory_equal(out.biases, in.biases, sizeof(in.biases));
+    assert_int_equal(out.pool, POOL_LAST);
     assert_int_equal(out.n, 3);
     assert_memory_equal(out.tokens, tokens, sizeof(tokens));
     msg_tags_fini(&out);
@@ -148,13 +153,16 @@ static void test_tags(void **state)
     for (size_t i = 0; i < countof(bad) * MSG_TAGS_BIASES; i++) {
         float bias[MSG_TAGS_BIASES] = {0};
         bias[i / countof(bad)] = bad[i % countof(bad)];
-        put_tags(&b, 3, bias, tokens);
+        put_tags(&b, POOL_NONE, 3, bias, tokens);
         assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), ERR_FRAME);
     }
+    put_tags(&b, POOLINGS, 3, in.biases, tokens);
+    assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), ERR_FRAME);
+    assert_string_equal(e.msg, "tags: pool");
     static const uint32_t counts[] = {0, 2, 4, TAGS_TOKENS_MAX + 1,
                                       UINT32_MAX};
     for (size_t i = 0; i < countof(counts); i++) {
-        put_tags(&b, counts[i], in.biases, tokens);
+        put_tags(&b, POOL_NONE, counts[i], in.biases, tokens);
         if (counts[i] == 2 || counts[i] == 4) {
             buf_u32(&b, 1); /* one more than it says, or one less */
             b.n -= counts[i] == 4 ? 4 : 0;
@@ -196,8 +204,46 @@ static void test_tags_done(void **state)
     assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
     assert_string_equal(e.msg, "tags_done: label");
     buf_clear(&b);
+    buf_u32(&b, 0);
     buf_u32(&b, TAGS_TOKENS_MAX + 1);
     assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+    buf_fini(&b);
+}
+
+static void test_tags_vector(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct err e;
+    float v[] = {-1, 0.5F, 1e30F};
+    struct msg_tags_done in = {.n_vector = 3, .vector = v};
+    struct msg_tags_done out;
+    buf_init(&b, KIB(4));
+    msg_tags_done_put(&b, &in);
+    unit_ok(msg_tags_done_get(b.p, b.n, &out, &e), &e);
+    assert_int_equal(out.n, 0);
+    assert_int_equal(out.n_vector, 3);
+    assert_memory_equal(out.vector, v, sizeof(v));
+    assert_null(out.labels);
+    msg_tags_done_fini(&out);
+    REFUSES(msg_tags_done_get, struct msg_tags_done, &b, &e);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < countof(bad); i++) {
+        v[1] = bad[i];
+        buf_clear(&b);
+        msg_tags_done_put(&b, &in);
+        assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "tags_done: vector");
+    }
+    static const uint32_t counts[] = {1, 3, EMBED_DIM_MAX + 1, UINT32_MAX};
+    for (size_t i = 0; i < countof(counts); i++) {
+        buf_clear(&b);
+        buf_u32(&b, counts[i]);
+        buf_f32(&b, 1);
+        buf_f32(&b, 1);
+        assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
+        assert_string_equal(e.msg, "tags_done: n_vector");
+    }
     buf_fini(&b);
 }
 
@@ -695,6 +741,7 @@ int main(void)
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_tags),
         cmocka_unit_test(test_tags_done),
+        cmocka_unit_test(test_tags_vector),
         cmocka_unit_test(test_load_refused),
         cmocka_unit_test(test_load_widths),
         cmocka_unit_test(test_state),
