@@ -80,6 +80,7 @@
 #define EMBED_TOKENS_MAX      (1u << 19) /* of them all; OpenAI's are 300,000 */
 #define EMBED_AT_ONCE         8u         /* of a request's texts in one engine */
 #define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
+#define ENCODER_WHOLE_MAX     2048u /* the same without a window: heads * n^2 scores */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and
  * values of one text of that length are at most this part of the memory. The

@@ -32,7 +32,7 @@ static void put_labels(struct json *o, const struct bundle *b)
 static void put_bundle(struct json *o, const struct bundle *b)
 {
     json_add_str(o, "architecture", b->architecture);
-    json_add_str(o, "kind", b->n_labels > 0 ? "encoder" : "decoder");
+    json_add_str(o, "kind", b->encoder ? "encoder" : "decoder");
     if (b->n_labels > 0) {
         put_labels(o, b);
     }

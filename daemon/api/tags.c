@@ -369,7 +369,7 @@ static int check_model(struct tag_call *c, struct err *e)
         return err_set(e, ERR_MODEL_FAILED, "%s: %s", c->m->name,
                        c->m->reason);
     }
-    int rc = bundle_want_kind(c->m->bundle, true, e);
+    int rc = bundle_want_kind(c->m->bundle, BUNDLE_TAGGER, e);
     if (rc != 0) {
         (void)snprintf(c->param, sizeof(c->param), "model");
         return rc;

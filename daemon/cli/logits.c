@@ -22,7 +22,7 @@ static const char usage[] =
     "\n"
     "Run the token ids in TOKENS.npy (1-D int32) through the model and write\n"
     "the logits of every position to OUT.npy: float32 [n_tokens, vocab], of an\n"
-    "encoder [n_tokens, labels].\n"
+    "encoder [n_tokens, labels], or of one that embeds [n_tokens, d_model].\n"
     "\n"
     "  --chunk N        rows a step, at most (default: what the model takes)\n"
     "                   of an encoder: tokens a window\n"
@@ -172,7 +172,7 @@ static int open_model(const struct options *o, struct model *m, struct err *e)
 {
     struct bundle *b = NULL;
     RETERR(bundle_open(o->bundle, &b, e));
-    bool encoder = b->n_labels > 0;
+    bool encoder = b->encoder;
     bundle_close(b);
     if (encoder) {
         return encoder_open(o->bundle, &o->conf, &m->t, e);
@@ -195,6 +195,7 @@ static int put_tags(const struct options *o, const struct model *m,
 {
     const struct bundle *b = encoder_bundle(m->t);
     uint32_t n = (uint32_t)tokens->count;
+    RETERR(bundle_want_kind(b, BUNDLE_TAGGER, e));
     struct tags *t = NULL;
     struct tags_path *p = NULL;
     uint16_t *labels = calloc(n, sizeof(*labels));
@@ -230,7 +231,7 @@ static int evaluate(const struct options *o, const struct model *m,
 {
     uint32_t n = (uint32_t)tokens->count;
     if (o->tags && m->t == NULL) {
-        return bundle_want_kind(engine_bundle(m->g), true, e);
+        return bundle_want_kind(engine_bundle(m->g), BUNDLE_TAGGER, e);
     }
     if (o->tags) {
         return put_tags(o, m, tokens, sink, e);

@@ -122,12 +122,12 @@ static int put_text(struct buf *b, const struct convert_forecast *f,
     buf_printf(b,
                "%s: %s, %u layers, %u %s, %s, context %u (%s), profile %s\n",
                f->name, f->architecture, f->in.n_layers,
-               f->labels > 0 ? f->labels : f->in.vocab,
+               f->labels > 0 ? f->labels : f->vocab,
                f->labels > 0 ? "labels" : "tokens", f->quant, f->in.context,
                context_why(f->in.context_by), f->profile.name);
     put_programs(b, f);
     buf_puts(b, "\na step, predicted from public figures\n");
-    if (f->labels == 0) { /* an encoder reads many rows or none */
+    if (!f->encoder) { /* an encoder reads many rows or none */
         put_step(b, plan_predict(&f->profile, &f->in, &f->plan, 1));
     }
     put_step(b, plan_predict(&f->profile, &f->in, &f->plan, widest));

@@ -102,6 +102,8 @@ struct convert_forecast {
     const char *architecture; /* static */
     char quant[32];           /* quant_text */
     uint32_t labels;          /* of an encoder; else 0 */
+    uint32_t vocab;
+    bool encoder; /* it reads texts and writes none */
     struct plan_profile profile;
     struct plan_input in; /* owned: plan_input_fini */
     struct plan plan;

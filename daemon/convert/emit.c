@@ -129,6 +129,26 @@ static int put_extras(const struct emit *m, struct mil_writer *w, uint32_t l,
     return 0;
 }
 
+/* What an encoder's first layer does with the embeddings. */
+static int put_embedding(const struct emit *m, struct mil_writer *w,
+                         struct layer_weights *r, struct err *e)
+{
+    const struct vector_form forms[] = {
+        {SLOT_EMBD_NORM, WEIGHTS_CHANNEL,
+         norm_gain(m->norm, m->d->d_model) * m->alpha, false, false},
+        {SLOT_EMBD_NORM_BIAS, WEIGHTS_CHANNEL, m->alpha, false, false},
+    };
+    if (m->d->global[SLOT_TYPES].t != NULL) {
+        const struct part p = arch_table_row(m->d, 0, SLOT_TYPES, 0);
+        RETERR(weights_vector(w, &p, WEIGHTS_CHANNEL, m->alpha, false, NULL,
+                              &r->vector[SLOT_TYPES], e));
+    }
+    for (size_t i = 0; i < countof(forms); i++) {
+        RETERR(put_vector(m, w, 0, &forms[i], r, e));
+    }
+    return 0;
+}
+
 static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
                        struct layer_weights *r, struct err *e)
 {
@@ -156,6 +176,8 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_DOWN_BIAS, WEIGHTS_BIAS,    1,                               false, false},
         {SLOT_POST_FFN,  WEIGHTS_CHANNEL, post,                            true,  false},
         {SLOT_PLE_NORM,  WEIGHTS_CHANNEL, gain * m->alpha,                 true,  false},
+        {SLOT_POST_ATTN_BIAS, WEIGHTS_CHANNEL, m->alpha, false, false},
+        {SLOT_POST_FFN_BIAS, WEIGHTS_CHANNEL, m->alpha, false, false},
         {SLOT_ROUTER_SCALE, WEIGHTS_CHANNEL, gain / sqrtf((float)m->d->d_model), false, false},
         {SLOT_K_SCALE, WEIGHTS_CHANNEL, 1, false, false},
         {SLOT_ROUTER_BIAS, WEIGHTS_CHANNEL, 1, false, false},
@@ -169,6 +191,9 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         RETERR(put_vector(m, w, l, &forms[i], r, e));
     }
     RETERR(put_extras(m, w, l, r, e));
+    if (l == 0) {
+        RETERR(put_embedding(m, w, r, e));
+    }
     if (y->d_ple > 0) { /* the division by sqrt(2) stands in it */
         const struct vector_form in = {
             SLOT_PLE_NORM_IN, WEIGHTS_CHANNEL,
@@ -403,7 +428,7 @@ static struct pack pack_layers(struct emit *m, const char *name, uint32_t first,
 static struct pack pack_head(struct emit *m, const char *name, uint32_t first,
                              uint32_t last)
 {
-    must(first < last && last <= arch_outputs(m->d));
+    must(first < last && last <= arch_head_rows(m->d));
     return (struct pack){
         .m = m, .name = name, .head = true, .first = first, .last = last};
 }

@@ -46,7 +46,7 @@ int convert_choose_calibration(struct job *j, struct err *e)
     }
     bool asked = (want != NULL && !off) || o->calibration != NULL;
     j->calibrates =
-        j->d.n_labels == 0 && (asked || (!off && has_few_bits(j)));
+        !j->d.encoder && (asked || (!off && has_few_bits(j)));
     if (!j->calibrates) {
         return 0;
     }

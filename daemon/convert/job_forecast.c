@@ -72,6 +72,8 @@ int convert_forecast(const struct convert_options *o,
     *ret = (struct convert_forecast){
         .architecture = j->d.arch->name,
         .labels = j->d.n_labels,
+        .vocab = j->d.vocab,
+        .encoder = j->d.encoder,
         .profile = j->profile,
         .in = j->in,
         .plan = j->plan,

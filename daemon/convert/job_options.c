@@ -171,14 +171,24 @@ static uint32_t default_context(const struct job *j, const char **ret_by)
     return (uint32_t)(most >= 32 ? most / 32 * 32 : most);
 }
 
+/* What is read at once. With a window that reaches no farther, whatever the text's
+ * length; without one it is the longest text. */
+static void encoder_context(struct job *j)
+{
+    uint64_t most = num_min(j->d.context_train, ENCODER_WHOLE_MAX);
+    bool whole = j->d.kinds[LAYER_GLOBAL].window == 0;
+    j->emit.context =
+        whole ? (uint32_t)num_min(most, shape_max(&j->emit.shape))
+              : ENCODER_ROWS_MAX;
+    j->context_by = "model";
+}
+
 /* S: the option, rounded up to a multiple of 32 where the model allows; else
  * what the model, the profile and the memory allow. */
 int convert_choose_context(struct job *j, struct err *e)
 {
-    if (j->d.n_labels > 0) { /* what is read at once: the window reaches no
-                                farther, whatever the text's length */
-        j->emit.context = ENCODER_ROWS_MAX;
-        j->context_by = "model";
+    if (j->d.encoder) {
+        encoder_context(j);
         return 0;
     }
     uint32_t own = j->d.context_train;

@@ -239,9 +239,9 @@ static int check_encoder(struct job *j, struct err *e)
         bool asked;
         const char *what;
     } none[] = {
-        {o->context > 0,        "--context: it reads texts of any length"},
+        {o->context > 0,        "--context: it keeps nothing of a text"  },
         {j->emit.host,          "--kv host: it keeps no keys"            },
-        {j->emit.argmax,        "--output argmax: tags need all labels"  },
+        {j->emit.argmax,        "--output argmax: all its numbers are read"  },
         {calibrates,            "--calibrate: not done for encoders yet" },
         {convert_has_target(j), "a target: not done for encoders yet"    },
     };
@@ -258,7 +258,7 @@ static int check_encoder(struct job *j, struct err *e)
 
 int convert_decide(struct job *j, struct err *e)
 {
-    if (j->d.n_labels > 0) {
+    if (j->d.encoder) {
         RETERR(check_encoder(j, e));
     }
     RETERR(convert_check_forms(j, e));

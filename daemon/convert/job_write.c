@@ -5,7 +5,8 @@
 #include "convert/job.h"
 #include "convert/program.h"
 
-#define PLE_FILE "embed_layers.bin"
+#define PLE_FILE      "embed_layers.bin"
+#define POSITION_FILE "positions.bin"
 
 static const char *keep_str(struct bundle *b, const char *s)
 {
@@ -157,8 +158,9 @@ int convert_write(struct job *j, struct err *e)
     const struct plan_range all = {.last = j->in.n_layers};
     const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
     const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
+    const struct gguf_tensor *positions = j->d.global[SLOT_POSITIONS].t;
     uint64_t tables = embed->bytes + (ple != NULL ? ple->bytes : 0);
-    uint64_t head = arch_head(&j->d)->t->bytes;
+    uint64_t head = j->plan.n_heads > 0 ? arch_head(&j->d)->t->bytes : 0;
     uint64_t layers = reference_bytes(&j->d) - head;
     uint64_t table_bytes = 2 * (embed->rows * embed->cols +
                                 (ple != NULL ? ple->rows * ple->cols : 0));
@@ -169,6 +171,9 @@ int convert_write(struct job *j, struct err *e)
     RETERR(convert_write_table(j, embed, "embed.bin", e));
     if (ple != NULL) {
         RETERR(convert_write_table(j, ple, PLE_FILE, e));
+    }
+    if (positions != NULL) {
+        RETERR(convert_write_table(j, positions, POSITION_FILE, e));
     }
     return convert_write_programs(j, layers, head, e);
 }
@@ -239,6 +244,7 @@ static uint32_t dense_width(const struct decoder *d)
 static void fill_labels(struct job *j)
 {
     struct bundle *b = &j->b;
+    b->encoder = j->d.encoder;
     b->n_labels = j->d.n_labels;
     b->labels = keep_array(b, b->n_labels + 1, sizeof(*b->labels));
     for (uint32_t i = 0; i < b->n_labels; i++) {
@@ -272,6 +278,8 @@ void convert_describe(struct job *j)
     b->pooling = d->pooling;
     b->d_ple = d->d_ple;
     b->ple_file = d->d_ple > 0 ? PLE_FILE : NULL;
+    b->position_file =
+        d->global[SLOT_POSITIONS].t != NULL ? POSITION_FILE : NULL;
     b->vocab = d->vocab;
     b->context = j->emit.context;
     b->context_train = d->context_train;

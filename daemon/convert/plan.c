@@ -156,7 +156,7 @@ static int check_input(const struct plan_profile *p,
                        const struct plan_input *in, struct err *e)
 {
     uint64_t total = 0;
-    must(in->n_layers > 0 && in->vocab > 0 && in->row_bytes > 0 &&
+    must(in->n_layers > 0 && in->row_bytes > 0 &&
          in->bits > 0 && in->n_widths > 0);
     if (in->n_layers > MODEL_LAYERS_MAX) {
         return err_set(e, ERR_CONVERT, "%u layers; aned takes %u", in->n_layers,
@@ -284,6 +284,10 @@ static void divide(uint32_t n, uint32_t parts, uint32_t unit,
 static int plan_heads(const struct plan_profile *p, const struct plan_input *in,
                       struct plan *ret, struct err *e)
 {
+    if (in->vocab == 0) { /* there is no head */
+        ret->n_heads = 0;
+        return 0;
+    }
     uint64_t room =
         p->program_bytes - num_min(in->head_bytes, p->program_bytes);
     uint64_t rows = num_min(room / in->row_bytes, p->head_rows);

@@ -82,7 +82,10 @@ static uint64_t file_bytes(const struct decoder *d, const struct gguf *g,
                            const struct plan_form *f)
 {
     uint64_t ple = (uint64_t)d->n_layers * d->d_ple;
-    uint64_t n = (uint64_t)d->vocab * (d->d_model + ple) * 2;
+    uint64_t positions =
+        d->global[SLOT_POSITIONS].t != NULL ? d->context_train : 0;
+    uint64_t n = (uint64_t)d->vocab * (d->d_model + ple) * 2 +
+                 positions * d->d_model * 2;
     uint64_t tensors = 0;
     for (size_t i = 0; g != NULL && i < gguf_n_tensors(g); i++) {
         tensors += gguf_tensor_at(g, i)->bytes;
@@ -119,11 +122,11 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
 {
     struct quant_spec head =
         quant_choice_for(f->forms, arch_head(d)->t->name);
-    uint64_t outputs = arch_outputs(d);
+    uint64_t outputs = arch_outputs(d); /* without a head: it costs nothing */
     uint64_t row = quant_bytes(quant_fit(head, outputs), outputs, d->d_model);
     *ret = (struct plan_input){
         .n_layers = d->n_layers,
-        .vocab = arch_outputs(d),
+        .vocab = arch_head_rows(d),
         .context = f->context,
         .row_elements = d->d_model,
         .row_bytes = (row + outputs - 1) / outputs,

@@ -36,8 +36,12 @@ static void kind_inputs(struct ctx *c, uint32_t kind, uint32_t last)
     const struct decoder *d = c->m->d;
     const char *tail = kind == LAYER_LOCAL ? "_local" : "";
     int64_t table[2] = {c->t, d->kinds[kind].rope_dim / 2};
-    int64_t band = 3 * (int64_t)layer_block(d->kinds[kind].window);
-    int64_t mask[4] = {1, 1, c->t, d->n_labels > 0 ? band : c->m->context};
+    uint32_t window = d->kinds[kind].window;
+    int64_t mask[4] = {1, 1, c->t, c->m->context};
+    if (d->encoder) { /* program_band.c */
+        mask[2] = window > 0 ? c->t : 1;
+        mask[3] = window > 0 ? 3 * (int64_t)layer_block(window) : c->t;
+    }
     char name[TEXT_ROOM];
     bool any = false;
     bool rotates = false;
@@ -117,6 +121,9 @@ void program_layers(const struct emit *m, struct mil_program *p,
         c.layer = l - first;
         c.l = &d->layers[l];
         c.w = &w[c.layer];
+        if (l == 0 && d->global[SLOT_EMBD_NORM].t != NULL) {
+            x = draw_embedding(&c, x);
+        }
         x = draw_layer(&c, l + 1 == last, x);
     }
     mil_add_output(p, c.f, x);

@@ -29,7 +29,7 @@ enum layer_extra {
  * or a block of an encoder. */
 static inline uint32_t program_rows_least(const struct decoder *d)
 {
-    return d->n_labels > 0 ? layer_block(d->kinds[LAYER_GLOBAL].window) : 1;
+    return d->encoder ? layer_block(d->kinds[LAYER_GLOBAL].window) : 1;
 }
 
 /* One layer's constants by slot; empty where the model has none. */

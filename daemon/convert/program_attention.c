@@ -247,7 +247,8 @@ static struct mil_value *both_sides(struct ctx *c, struct mil_value *h)
     if (l->qk_norm == QK_NORM_NONE) {
         q = draw_times(c, "q_scaled", q, program_query_scale(l));
     }
-    return draw_band(c, q, k, v);
+    return c->m->d->kinds[l->kind].window > 0 ? draw_band(c, q, k, v)
+                                              : draw_whole(c, q, k, v);
 }
 
 struct mil_value *draw_attention(struct ctx *c, struct mil_value *h)

@@ -11,6 +11,9 @@
  * on it sees: the window, and where the text ends. Groups of heads that share
  * keys are drawn one after the other: nothing has more than four axes.
  *
+ * Without a window there are no blocks: scores are [1, n, T, T]. The mask says
+ * which keys are the text's; that is the same for all rows, so it is [1, 1, 1, T].
+ *
  * A sink is a score without a value: it takes part in the largest score and in
  * the sum, written out so that no tensor is joined to the scores.
  */
@@ -157,6 +160,20 @@ struct mil_value *draw_band(struct ctx *c, struct mil_value *q,
         l->n_kv == 1 ? all[0]
                      : mil_concat(c->p, c->f, draw_named(c, "values_all"),
                                   l->n_kv, all, 1);
+    a = draw_swap(c, "values_t", a);
+    return draw_reshape(c, "attn", a, (int32_t)(l->n_heads * l->d_head), -1,
+                        1);
+}
+
+struct mil_value *draw_whole(struct ctx *c, struct mil_value *q,
+                             struct mil_value *k, struct mil_value *v)
+{
+    const struct layer *l = c->l;
+    must(l->n_kv == l->n_heads && !l->sinks); /* arch_read has looked */
+    struct mil_value *w = draw_matmul(c, "scores", q, k, true);
+    w = draw_binary(c, "add", "scores_masked", w, c->kinds[l->kind].mask);
+    w = softmax(c, w, NULL);
+    struct mil_value *a = draw_matmul(c, "values", w, v, false);
     a = draw_swap(c, "values_t", a);
     return draw_reshape(c, "attn", a, (int32_t)(l->n_heads * l->d_head), -1,
                         1);

@@ -84,6 +84,9 @@ struct mil_value *draw_attention(struct ctx *c, struct mil_value *h);
  * d_head], scaled; k, v [1, n_kv, T, d_head]; [1, n_heads * d_head, T, 1]. */
 struct mil_value *draw_band(struct ctx *c, struct mil_value *q,
                             struct mil_value *k, struct mil_value *v);
+/* The same without a window: every row sees all rows of the text. */
+struct mil_value *draw_whole(struct ctx *c, struct mil_value *q,
+                             struct mil_value *k, struct mil_value *v);
 
 /* --- program_conv.c --- */
 
@@ -122,6 +125,10 @@ struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
 /* The layer's activation of g. */
 struct mil_value *draw_activation(struct ctx *c, const char *what,
                                   struct mil_value *g);
+
+/* What enters the first layer of an encoder with a norm of its embeddings: x is
+ * those of tokens and positions. */
+struct mil_value *draw_embedding(struct ctx *c, struct mil_value *x);
 
 /* x after the layer; last: it is the program's, and so has the output's name.
  */

@@ -30,6 +30,46 @@ static struct mil_value *join(struct ctx *c, const char *what, bool last,
     return draw_last(c, last, "add", what, x, y);
 }
 
+/* LayerNorm of x, which is scaled: its weight and bias hold alpha. */
+static struct mil_value *layer_norm(struct ctx *c, const char *what, bool last,
+                                    struct mil_value *x, enum arch_slot slot,
+                                    enum arch_slot bias)
+{
+    char text[TEXT_ROOM];
+    (void)snprintf(text, sizeof(text), "%s_mean", what);
+    struct mil_value *y = draw_reduce(c, "reduce_mean", text, x, 1);
+    (void)snprintf(text, sizeof(text), "%s_centred", what);
+    y = draw_binary(c, "sub", text, x, y);
+    (void)snprintf(text, sizeof(text), "%s_scaled", what);
+    y = draw_norm(c, text, y, 1, c->m->d->d_model, c->m->alpha,
+                  layer_vector(c->w, slot));
+    (void)snprintf(text, sizeof(text), "%s_bias", what);
+    struct mil_value *b = draw_constant(c, text, layer_vector(c->w, bias));
+    return draw_last(c, last, "add", what, y, b);
+}
+
+struct mil_value *draw_embedding(struct ctx *c, struct mil_value *x)
+{
+    const struct mil_const *type = layer_vector(c->w, SLOT_TYPES);
+    if (type != NULL) {
+        x = draw_binary(c, "add", "embed_typed", x,
+                        draw_constant(c, "embed_type", type));
+    }
+    return layer_norm(c, "embed_norm", false, x, SLOT_EMBD_NORM,
+                      SLOT_EMBD_NORM_BIAS);
+}
+
+/* LayerNorm of the sum of x and what the block made of it. */
+static struct mil_value *join_norm(struct ctx *c, const char *what, bool last,
+                                   struct mil_value *x, struct mil_value *y,
+                                   bool ffn)
+{
+    y = draw_times(c, "rescaled", y, c->m->alpha * c->l->residual_scale);
+    x = draw_binary(c, "add", ffn ? "sum_ffn" : "sum_attn", x, y);
+    return layer_norm(c, what, last, x, ffn ? SLOT_POST_FFN : SLOT_POST_ATTN,
+                      ffn ? SLOT_POST_FFN_BIAS : SLOT_POST_ATTN_BIAS);
+}
+
 /* x + what the block made of it, in the scaled stream. */
 static struct mil_value *residual(struct ctx *c, const char *what, bool last,
                                   struct mil_value *x, struct mil_value *y,
@@ -38,6 +78,9 @@ static struct mil_value *residual(struct ctx *c, const char *what, bool last,
     const struct mil_const *w = layer_vector(c->w, post);
     if (c->l->affine_join) {
         return join(c, what, last, x, y, post == SLOT_POST_FFN);
+    }
+    if (c->l->sum_norm) {
+        return join_norm(c, what, last, x, y, post == SLOT_POST_FFN);
     }
     if (w != NULL) { /* alpha and the residual's scale stand in its weight */
         y = draw_norm(c, post_name, y, 1, c->m->d->d_model, 1, w);
@@ -50,10 +93,13 @@ static struct mil_value *residual(struct ctx *c, const char *what, bool last,
 struct mil_value *draw_activation(struct ctx *c, const char *what,
                                   struct mil_value *g)
 {
-    return c->l->act == ACT_SILU
-               ? draw_unary(c, "silu", what, g)
-               : mil_op(c->p, c->f, "gelu", draw_named(c, what), "x", g, "mode",
-                        mil_str(c->p, c->f, "TANH_APPROXIMATION"), NULL);
+    if (c->l->act == ACT_SILU) {
+        return draw_unary(c, "silu", what, g);
+    }
+    const char *mode =
+        c->l->act == ACT_GELU_ERF ? "EXACT" : "TANH_APPROXIMATION";
+    return mil_op(c->p, c->f, "gelu", draw_named(c, what), "x", g, "mode",
+                  mil_str(c->p, c->f, mode), NULL);
 }
 
 static struct mil_value *feed_forward(struct ctx *c, struct mil_value *h)

@@ -180,7 +180,7 @@ struct mil_value *draw_norm(struct ctx *c, const char *what,
 struct mil_value *draw_input(struct ctx *c, const char *name, int rank,
                              const int64_t *dims)
 {
-    bool encoder = c->m->d->n_labels > 0;
+    bool encoder = c->m->d->encoder;
     return mil_add_input(c->p, c->f, name, MIL_FP16, rank, dims,
                          encoder ? program_rows_least(c->m->d) : 1,
                          encoder ? ENCODER_ROWS_MAX : SHAPE_RANGE_MAX);

@@ -14,6 +14,7 @@ static const struct {
     bool layered, scaled;
 } kinds[RANGE_KINDS] = {
     [RANGE_EMBEDDING] = {"embedding", false, true},
+    [RANGE_EMBEDDING_NORM] = {"embedding_norm", false, true},
     [RANGE_ATTN_IN] = {"attn_in", true, false},
     [RANGE_ATTN_NORM] = {"attn_norm", true, false},
     [RANGE_Q] = {"q", true, false},

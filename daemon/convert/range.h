@@ -16,6 +16,7 @@
 
 enum range_kind {
     RANGE_EMBEDDING,
+    RANGE_EMBEDDING_NORM, /* of an encoder's sum of embeddings */
     RANGE_ATTN_IN, /* the stream itself, where there is no norm before */
     RANGE_ATTN_NORM,
     RANGE_Q,

@@ -64,6 +64,12 @@ static void take_shape(const struct bundle *b, struct program_shape *ret)
 static int take_context(struct job *j, const struct bundle *b, struct err *e)
 {
     uint32_t s = j->o->context != 0 ? j->o->context : b->context;
+    if (b->encoder) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s is an encoder, whose packages are not divided anew; "
+                       "convert its source again",
+                       b->name);
+    }
     if (b->context_train != 0 && s > b->context_train) {
         return err_set(e, ERR_INVALID, "context %u; the model was made for %u",
                        s, b->context_train);

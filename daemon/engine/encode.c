@@ -39,7 +39,7 @@ struct encoder {
     struct bound *bound;
     uint32_t block, reach;
     float *row;    /* scratch: d_model, or a row of the mask or of a table */
-    float *logits; /* (ENCODER_ROWS_MAX, n_labels) */
+    float *logits; /* (most rows of a run, bundle_outputs) */
 };
 
 const struct bundle *encoder_bundle(const struct encoder *g)
@@ -85,14 +85,17 @@ static int make_scratch(struct encoder *g, struct err *e)
 {
     const struct bundle *b = g->b;
     unsigned uses = 0;
-    size_t row = num_max(b->d_model, (size_t)3 * g->block);
+    /* of x, a turn or the mask: a band, or all keys of a text */
+    size_t mask = num_max((size_t)3 * g->block, ENCODER_ROWS_MAX);
+    size_t row = num_max(b->d_model, mask);
+    size_t most = bundle_kind(b) == BUNDLE_EMBEDDER ? b->context
+                                                    : ENCODER_ROWS_MAX;
     for (size_t i = 0; i < g->n; i++) {
         uses |= shard_uses(&g->shards[i]);
     }
     RETERR(inputs_init(&g->in, b, uses, e));
     g->row = calloc(num_max(row, b->rope.dim), sizeof(*g->row));
-    g->logits = calloc((size_t)ENCODER_ROWS_MAX * b->n_labels,
-                       sizeof(*g->logits));
+    g->logits = calloc(most * bundle_outputs(b), sizeof(*g->logits));
     return g->row != NULL && g->logits != NULL
                ? 0
                : err_set(e, ERR_NOMEM, "encoder");
@@ -102,7 +105,9 @@ static int open_all(struct encoder *g, const char *dir,
                     const struct engine_conf *conf, struct err *e)
 {
     RETERR(bundle_open(dir, &g->b, e));
-    RETERR(bundle_want_kind(g->b, true, e));
+    if (!g->b->encoder) {
+        return bundle_want_kind(g->b, BUNDLE_TAGGER, e);
+    }
     g->block = layer_block(g->b->rope.window);
     g->reach = (uint32_t)num_min((uint64_t)g->b->n_layers * g->b->rope.window,
                                  ENCODER_ROWS_MAX);
@@ -274,7 +279,9 @@ static int bind_all(struct encoder *g, uint32_t t, struct err *e)
     return 0;
 }
 
-/* x of the first program: embeddings, and zeros behind the text. */
+/* x of the first program: embeddings. Behind the text are zeros; or its last row
+ * again, where a norm comes first: one of zeros may have no deviation that fp16
+ * can hold. */
 static void put_tokens(struct encoder *g, struct backend_array *x,
                        const int32_t *tokens, const struct window *w)
 {
@@ -282,7 +289,8 @@ static void put_tokens(struct encoder *g, struct backend_array *x,
         const int64_t at[4] = {0, 0, i, 0};
         if (i < w->n) {
             tables_embed(&g->tables, tokens[w->first + i], g->row);
-        } else {
+            tables_position(&g->tables, w->first + i, g->row);
+        } else if (g->b->rope.window > 0) {
             memset(g->row, 0, g->b->d_model * sizeof(*g->row));
         }
         array_put(x, (struct array_line){at, 1, g->b->d_model}, g->row, 1);
@@ -305,6 +313,17 @@ static void put_turns(struct encoder *g, struct backend_array *a, bool sines,
         }
         array_put(a, (struct array_line){at, 1, r->half}, g->row, 1);
     }
+}
+
+/* Which keys are the text's; the same for all rows. */
+static void put_keys(struct encoder *g, struct backend_array *a,
+                     const struct window *w)
+{
+    const int64_t at[4] = {0, 0, 0, 0};
+    for (uint32_t j = 0; j < w->t; j++) {
+        g->row[j] = j < w->n ? 0 : MASK_OFF;
+    }
+    array_put(a, (struct array_line){at, 3, w->t}, g->row, 1);
 }
 
 /* Column c of row i is key block * (i / block - 1) + c. */
@@ -345,7 +364,7 @@ static int fill_inputs(struct encoder *g, size_t i, const int32_t *tokens,
             put_turns(g, a, r == ROLE_SIN, w);
             break;
         default: /* unit.c takes no other */
-            put_mask(g, a, w);
+            (g->b->rope.window > 0 ? put_mask : put_keys)(g, a, w);
             break;
         }
         array_end(g->be, a, true);
@@ -376,21 +395,27 @@ static int run_program(struct encoder *g, size_t i, const int32_t *tokens,
     return check_out(&b->io->out[b->out], want, s, s->out, e);
 }
 
-/* Logits of rows [from, to) of the window to fn. */
+/* Rows [from, to) of the window to fn: logits, or the stream, which is scaled. */
 static int give(struct encoder *g, const struct encoder_run *r,
                 const struct window *w, uint32_t from, uint32_t to,
                 struct err *e)
 {
     const struct bound *b = &g->bound[g->n - 1];
     struct backend_array *y = &b->io->out[b->out];
-    uint32_t labels = g->b->n_labels;
+    uint32_t wide = bundle_outputs(g->b);
+    size_t n = (size_t)(to - from) * wide;
+    float by = bundle_kind(g->b) == BUNDLE_EMBEDDER ? 1 / g->b->residual_scale
+                                                    : 1;
     RETERR(array_begin(g->be, y, false, e));
     for (uint32_t i = from; i < to; i++) {
         const int64_t at[4] = {0, 0, i, 0};
-        array_get(y, (struct array_line){at, 1, labels},
-                  g->logits + (size_t)(i - from) * labels, 1);
+        array_get(y, (struct array_line){at, 1, wide},
+                  g->logits + (size_t)(i - from) * wide, 1);
     }
     array_end(g->be, y, false);
+    for (size_t i = 0; by != 1 && i < n; i++) {
+        g->logits[i] *= by;
+    }
     return r->fn(r->ctx, w->first + from, to - from, g->logits, e);
 }
 
@@ -415,6 +440,10 @@ static int check_run(const struct encoder *g, const struct encoder_run *r,
     if (r->n == 0) {
         return err_set(e, ERR_INVALID, "no tokens");
     }
+    if (g->b->rope.window == 0 && r->n > g->b->context) {
+        return err_set(e, ERR_CONTEXT, "%u tokens, the model's context is %u",
+                       r->n, g->b->context);
+    }
     for (uint32_t i = 0; i < r->n; i++) {
         if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= g->b->vocab) {
             return err_set(e, ERR_INVALID, "token %d of %u", r->tokens[i],
@@ -428,7 +457,7 @@ int encoder_run(struct encoder *g, const struct encoder_run *r, struct err *e)
 {
     struct encoder_plan p = encoder_plan(g, r->n);
     RETERR(check_run(g, r, e));
-    if (r->rows > 0 && r->rows < p.rows) {
+    if (r->rows > 0 && r->rows < p.rows && g->b->rope.window > 0) {
         p.rows = r->rows / g->block * g->block;
         p.side = (g->reach + g->block - 1) / g->block * g->block;
         if (p.rows <= 2 * p.side) {

@@ -1,4 +1,7 @@
-/* encode.h - a loaded encoder: token ids in, each token's logits of labels out.
+/* encode.h - a loaded encoder: token ids in, of each token its logits of labels
+ * out, or what the last layer gives where there are none (bundle_outputs).
+ *
+ * Without a window every row sees the whole text, which is one run then.
  *
  * A text is read in windows. A row of one depends on layers * window rows on
  * each side (the reach); where a window has more of them than that, or the text
@@ -27,8 +30,8 @@ struct encoder_plan {
 };
 struct encoder_plan encoder_plan(const struct encoder *g, uint32_t n);
 
-/* Takes the logits of rows [first, first + n): (n, labels), valid during the
- * call. An error of it ends the run. */
+/* Takes the numbers of rows [first, first + n): (n, bundle_outputs), valid during
+ * the call. An error of it ends the run. */
 typedef int encoder_rows_fn(void *ctx, uint32_t first, uint32_t n,
                             const float *logits, struct err *e);
 struct encoder_run {
@@ -40,6 +43,19 @@ struct encoder_run {
     void *ctx;             /* of both */
 };
 /* Rows come in order, each once. Errors: INVALID (a token beyond the
- * vocabulary), CANCELLED (go), NOMEM, those of the backend and of fn. */
+ * vocabulary), CONTEXT (no window, and more tokens than the context), CANCELLED (go), NOMEM, those of the backend and of fn. */
 CHECKED int encoder_run(struct encoder *g, const struct encoder_run *r,
                         struct err *e);
+
+/* The vector of a text of an encoder without labels: its rows pooled, in double
+ * and in their order. out: d_model numbers. Errors: those of encoder_run, INVALID
+ * (a number that is none). */
+struct encoder_text {
+    const int32_t *tokens;
+    uint32_t n;
+    enum pooling pool;
+    bool (*go)(void *ctx); /* as encoder_run's */
+    void *ctx;
+};
+CHECKED int encoder_vector(struct encoder *g, const struct encoder_text *t,
+                           float *out, struct err *e);

@@ -204,7 +204,7 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
-    rc = bundle_want_kind(g->b, false, e);
+    rc = bundle_want_kind(g->b, BUNDLE_DECODER, e);
     if (rc < 0) {
         goto out;
     }

@@ -151,6 +151,7 @@ struct tables {
     struct file_map embed;  /* (vocab, d_model) fp16 */
     struct file_map ple;    /* (vocab, ple_width) fp16; empty: none */
     size_t ple_width;       /* n_layers * d_ple */
+    struct file_map positions; /* (context_train, d_model) fp16; empty: none */
 };
 
 CHECKED int tables_open(struct tables *t, const struct bundle *b,
@@ -159,6 +160,8 @@ void tables_close(struct tables *t); /* zeroed is fine */
 /* A token's row of x, d_model numbers, and of `ple`, ple_width. */
 void tables_embed(const struct tables *t, int32_t token, float *out);
 void tables_ple(const struct tables *t, int32_t token, float *out);
+/* Adds what belongs to position i to a row of x, if there are positions. */
+void tables_position(const struct tables *t, uint32_t i, float *x);
 
 /* --- inputs.c --- */
 

@@ -193,7 +193,7 @@ static int open_model(struct role *r, const struct msg_load *m,
 {
     struct bundle *b = NULL;
     RETERR(bundle_open(m->bundle, &b, e));
-    bool encoder = b->n_labels > 0;
+    bool encoder = b->encoder;
     bundle_close(b);
     if (encoder) {
         int rc = role_tags_load(r, m, conf, ready, e);

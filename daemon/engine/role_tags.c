@@ -1,5 +1,5 @@
 /* role_tags.c - the engine role with an encoder: a text's tokens in, the labels
- * of its likeliest path out, with PROGRESS after each window so that serve sees
+ * of its likeliest path or its vector out, with PROGRESS after each window so that serve sees
  * that a long text goes on. Any frame that arrives meanwhile ends it: serve
  * sends no other before it has the answer but CANCEL and UNLOAD. */
 #include <string.h>
@@ -14,7 +14,9 @@ int role_tags_load(struct role *r, const struct msg_load *m,
 {
     RETERR(encoder_open(m->bundle, conf, &r->t, e));
     const struct bundle *b = encoder_bundle(r->t);
-    RETERR(tags_open(b->labels, b->n_labels, &r->tags, e));
+    if (bundle_kind(b) == BUNDLE_TAGGER) {
+        RETERR(tags_open(b->labels, b->n_labels, &r->tags, e));
+    }
     *ret = (struct msg_ready){
         .t_max = ENGINE_CHUNK_MAX,
         .batch_max = ENGINE_STEP_ROWS_MAX,
@@ -63,9 +65,41 @@ static bool still_wanted(void *ctx)
     return role_quiet(x->r);
 }
 
-static int read_text(struct role *r, const struct msg_tags *m,
-                     struct msg_tags_done *done, struct err *e)
+static int read_vector(struct role *r, const struct msg_tags *m,
+                       struct msg_tags_done *done, struct err *e)
 {
+    struct reading x = {.r = r, .n = m->n};
+    const struct encoder_text t = {.tokens = m->tokens,
+                                   .n = m->n,
+                                   .pool = (enum pooling)m->pool,
+                                   .go = still_wanted,
+                                   .ctx = &x};
+    uint32_t n = encoder_bundle(r->t)->d_model;
+    if (n > EMBED_DIM_MAX) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "no embeddings: %u numbers a token, at most %u are sent",
+                       n, EMBED_DIM_MAX);
+    }
+    done->vector = calloc(n, sizeof(*done->vector));
+    if (done->vector == NULL) {
+        return err_set(e, ERR_NOMEM, "a vector of %u", n);
+    }
+    done->n_vector = n;
+    return encoder_vector(r->t, &t, done->vector, e);
+}
+
+static int read_labels(struct role *r, const struct msg_tags *m,
+                       struct msg_tags_done *done, struct err *e)
+{
+    if (r->tags == NULL) {
+        return bundle_want_kind(encoder_bundle(r->t), BUNDLE_TAGGER, e);
+    }
+    done->n = m->n;
+    done->labels = calloc(m->n, sizeof(*done->labels));
+    done->probs = calloc(m->n, sizeof(*done->probs));
+    if (done->labels == NULL || done->probs == NULL) {
+        return err_set(e, ERR_NOMEM, "%u tokens", m->n);
+    }
     struct reading x = {.r = r, .n = m->n};
     const struct encoder_run run = {.tokens = m->tokens,
                                     .n = m->n,
@@ -90,12 +124,8 @@ int role_on_tags(struct role *r, const struct frame *f, struct err *e)
         return err_set(e, ERR_CONFLICT, "no encoder is loaded");
     }
     RETERR(msg_tags_get(f->payload, f->n, &m, e));
-    done.n = m.n;
-    done.labels = calloc(m.n, sizeof(*done.labels));
-    done.probs = calloc(m.n, sizeof(*done.probs));
-    int rc = done.labels == NULL || done.probs == NULL
-                 ? err_set(e, ERR_NOMEM, "%u tokens", m.n)
-                 : read_text(r, &m, &done, e);
+    int rc = m.pool != POOL_NONE ? read_vector(r, &m, &done, e)
+                                 : read_labels(r, &m, &done, e);
     r->request = request;
     if (rc == 0) {
         msg_tags_done_put(&r->out, &done);

@@ -81,8 +81,13 @@ static struct shape shape_of(enum role r, const struct bundle *b)
         };
     case ROLE_MASK:
     case ROLE_MASK_LOCAL:
+        if (b->encoder && b->rope.window == 0) {
+            return (struct shape){
+                4, {1, 1, 1, T_HERE}
+            };
+        }
         return (struct shape){
-            4, {1, 1, T_HERE, b->n_labels > 0 ? band : s}
+            4, {1, 1, T_HERE, b->encoder ? band : s}
         };
     case ROLE_WRITE:
         return (struct shape){
@@ -235,7 +240,7 @@ static int check_output(const struct shard *s, const struct unit *u,
  * or where it runs more than the package declares; else the fixed T. */
 static void set_range(struct unit *u, const struct bundle *b, int64_t fixed)
 {
-    uint32_t most = b->n_labels > 0 ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
+    uint32_t most = b->encoder ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
     int64_t lo = u->info.t_min;
     int64_t hi = u->info.t_max;
     if (fixed > 0 && (fixed < lo || fixed > hi)) {

@@ -11,6 +11,7 @@
  *     "rope_local": {...},                      only when layers differ
  *     "layers": [{"kind", "n_heads", ...}],     layer.h, by bundle_layers.c
  *     "logit_scale", "logit_cap", "d_ple", "ple_file",
+ *     "kind": "encoder", "labels": [...], "position_file",   of encoders,
  *     "pooling": "mean" | "cls" | "last",       only where the source says it
  *     "shards": [{"path", "first", "last", "t_min", "t_max",
  *                 "functions": [{"name", "t"}], "weight_bytes",

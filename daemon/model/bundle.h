@@ -132,13 +132,16 @@ struct bundle {
     struct bundle_rope rope_local; /* present only when layers differ */
     const struct layer *layers;    /* n_layers */
     float logit_scale, logit_cap;  /* layer.h's terms; the head does both */
-    uint32_t n_labels;   /* of an encoder ("kind"), which reads a text and gives
-                            each token's logits of labels; 0: a decoder */
+    bool encoder;        /* "kind": it reads a text and writes none */
+    uint32_t n_labels;   /* of an encoder that gives each token's logits of
+                            labels; 0: it gives what is pooled, or is a decoder */
     const char **labels; /* n_labels names: "O", "B-secret" */
     enum pooling pooling; /* of the source's metadata; POOL_NONE: it says none */
     uint32_t d_ple;                /* width of per-layer embeddings; 0: none */
     const char *ple_file; /* fp16 (vocab, n_layers * d_ple), to be multiplied by
                              sqrt(d_ple / 2); or NULL */
+    const char *position_file; /* fp16 (context_train, d_model), of an encoder:
+                                  added to the embeddings; or NULL */
     size_t n_shards;
     struct bundle_shard *shards;
     size_t n_heads_shards;
@@ -171,19 +174,35 @@ struct bundle {
 CHECKED int bundle_open(const char *dir, struct bundle **ret, struct err *e);
 void bundle_close(struct bundle *b); /* NULL is fine */
 
-/* Rows of the heads: the vocabulary, or an encoder's labels. */
+/* What a model is for. One that embeds has no head: its result is what the last
+ * layer gives. (Decoders give embeddings too.) */
+enum bundle_kind { BUNDLE_DECODER, BUNDLE_TAGGER, BUNDLE_EMBEDDER };
+static inline enum bundle_kind bundle_kind(const struct bundle *b)
+{
+    return !b->encoder       ? BUNDLE_DECODER
+           : b->n_labels > 0 ? BUNDLE_TAGGER
+                             : BUNDLE_EMBEDDER;
+}
+/* Rows of the heads: the vocabulary, an encoder's labels, or none. */
+static inline uint32_t bundle_head_rows(const struct bundle *b)
+{
+    return !b->encoder ? b->vocab : b->n_labels;
+}
+/* Numbers of a token that it gives: those rows, or the stream's. */
 static inline uint32_t bundle_outputs(const struct bundle *b)
 {
-    return b->n_labels > 0 ? b->n_labels : b->vocab;
+    return bundle_kind(b) == BUNDLE_EMBEDDER ? b->d_model : bundle_head_rows(b);
 }
-/* How a text's hidden states become its embedding. A decoder's last token has
- * seen all of the text. */
+/* How a text's hidden states become its embedding, where the model does not say:
+ * a decoder's last token has seen all of the text, an encoder's tokens all have. */
 static inline enum pooling bundle_pooling(const struct bundle *b)
 {
-    return b->pooling != POOL_NONE ? b->pooling : POOL_LAST;
+    return b->pooling != POOL_NONE ? b->pooling
+           : b->encoder            ? POOL_MEAN
+                                   : POOL_LAST;
 }
 /* Errors: UNSUPPORTED, saying what the model is and what is not done with it. */
-CHECKED int bundle_want_kind(const struct bundle *b, bool encoder,
+CHECKED int bundle_want_kind(const struct bundle *b, enum bundle_kind kind,
                              struct err *e);
 /* Whether the probe can measure it (engine/probe/). Errors: UNSUPPORTED. */
 CHECKED int bundle_want_probe(const struct bundle *b, struct err *e);

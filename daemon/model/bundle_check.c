@@ -176,7 +176,7 @@ static int check_layers(const struct bundle *b, struct err *e)
 static int check_t(const struct bundle *b, const char *path, uint32_t t_min,
                    uint32_t t_max, struct err *e)
 {
-    uint32_t most = b->n_labels > 0 ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
+    uint32_t most = b->encoder ? ENCODER_ROWS_MAX : ENGINE_CHUNK_MAX;
     if (t_min < 1 || t_max < t_min || t_max > most) {
         return err_set(e, ERR_BUNDLE, "%s: t_min %u and t_max %u; 1 to %u, in order",
                        path, t_min, t_max, most);
@@ -271,15 +271,15 @@ static int check_heads(const struct bundle *b, struct err *e)
                                    e));
         }
         if (h->vocab_first != at || h->vocab_last <= h->vocab_first ||
-            h->vocab_last > bundle_outputs(b)) {
+            h->vocab_last > bundle_head_rows(b)) {
             return err_set(e, ERR_BUNDLE, "%s: ids [%u, %u) do not follow %u",
                            h->path, h->vocab_first, h->vocab_last, at);
         }
         at = h->vocab_last;
     }
-    if (at != bundle_outputs(b)) {
+    if (at != bundle_head_rows(b)) {
         return err_set(e, ERR_BUNDLE, "the heads end at id %u of %u", at,
-                       bundle_outputs(b));
+                       bundle_head_rows(b));
     }
     return 0;
 }
@@ -295,18 +295,18 @@ static const struct bundle_file *find_file(const struct bundle *b,
     return NULL;
 }
 
-/* A listed file of one fp16 row for each token. */
-static int check_table(const struct bundle *b, const char *path, uint64_t cols,
-                       struct err *e)
+/* A listed file of one fp16 row for each token, or position. */
+static int check_table(const struct bundle *b, const char *path, uint32_t rows,
+                       uint64_t cols, struct err *e)
 {
     const struct bundle_file *f = find_file(b, path);
     if (f == NULL) {
         return err_set(e, ERR_BUNDLE, "%s is not in the list of files", path);
     }
-    if (f->bytes != b->vocab * cols * 2) {
+    if (f->bytes != rows * cols * 2) {
         return err_set(e, ERR_BUNDLE,
                        "%s has %" PRIu64 " bytes for (%u, %" PRIu64 ") fp16",
-                       f->path, f->bytes, b->vocab, cols);
+                       f->path, f->bytes, rows, cols);
     }
     return 0;
 }
@@ -340,10 +340,14 @@ static int check_listed(const struct bundle *b, struct err *e)
     if ((b->d_ple > 0) != (b->ple_file != NULL)) {
         return err_set(e, ERR_BUNDLE, "d_ple and ple_file: one is absent");
     }
-    RETERR(check_table(b, b->embed_file, b->d_model, e));
+    RETERR(check_table(b, b->embed_file, b->vocab, b->d_model, e));
+    if (b->position_file != NULL) {
+        RETERR(check_table(b, b->position_file, b->context_train, b->d_model,
+                           e));
+    }
     return b->ple_file != NULL
-               ? check_table(b, b->ple_file, (uint64_t)b->n_layers * b->d_ple,
-                             e)
+               ? check_table(b, b->ple_file, b->vocab,
+                             (uint64_t)b->n_layers * b->d_ple, e)
                : 0;
 }
 
@@ -476,6 +480,10 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
     }
     if (b->pooling != POOL_NONE) { /* the same */
         bundle_hash_text(&h, "pooling=%s\n", pooling_name(b->pooling));
+    }
+    if (bundle_kind(b) == BUNDLE_EMBEDDER) { /* the same */
+        bundle_hash_text(&h, "embeds positions=%s\n",
+                         b->position_file != NULL ? b->position_file : "");
     }
     for (uint32_t i = 0; i < b->n_labels; i++) { /* the same */
         bundle_hash_text(&h, "label=%s\n", b->labels[i]);

@@ -20,7 +20,7 @@ static const char *const mixers[] = {
     NULL};
 static const char *const acts[] = {
     [ACT_SILU] = "silu", [ACT_GELU_TANH] = "gelu_tanh",
-    [ACT_CLAMPED] = "clamped", NULL};
+    [ACT_CLAMPED] = "clamped", [ACT_GELU_ERF] = "gelu_erf", NULL};
 static const char *const qk_norms[] = {[QK_NORM_NONE] = "none",
                                        [QK_NORM_HEAD] = "head",
                                        [QK_NORM_FULL] = "full", NULL};
@@ -59,6 +59,7 @@ static const struct field {
     FIELD(U32, kv_from, 0, MODEL_LAYERS_MAX),
     FIELD(BOOL, pre_norm, 0, 0),
     FIELD(BOOL, post_norm, 0, 0),
+    OPTION(BOOL, sum_norm, 0, 0),
     FIELD(BOOL, gain_plus_one, 0, 0),
     NAMED(qk_norm, qk_norms),
     FIELD(BOOL, qk_norm_last, 0, 0),
@@ -331,9 +332,10 @@ static int check_layer(const struct bundle *b, uint32_t i, struct err *e)
     const struct layer *l = &b->layers[i];
     RETERR(l->mixer == MIXER_CONV ? check_conv(l, i, e)
                                   : check_attention(b, i, e));
-    if (l->both_sides != (b->n_labels > 0) ||
+    if (l->both_sides != b->encoder ||
         (l->both_sides && (l->mixer != MIXER_ATTENTION || l->kv_from != i ||
-                           l->n_kv > MODEL_BAND_GROUPS))) {
+                           (b->rope.window > 0 &&
+                            l->n_kv > MODEL_BAND_GROUPS)))) {
         return err_set(e, ERR_BUNDLE,
                        "layer %u: layers of encoders, and no others, see to "
                        "both sides",

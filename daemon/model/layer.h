@@ -7,6 +7,7 @@
  *   h = pre_norm ? rms(x) * g : x
  *   q, k, v = W h (+ b); norms of q, k, v; rotation; scores; values; o
  *   x += residual_scale * (post_norm ? rms(o) * g : o)
+ *   (sum_norm: x = (x + o - mean) / deviation * g + b, LayerNorm of the sum)
  *   the same around the feed-forward, which may be a mixture of experts:
  *     s = R h; the n_top experts with the largest score; y = sum g_e * expert_e(h)
  *     expert_branch: beside a dense feed-forward, and
@@ -16,7 +17,8 @@
  *   x *= out_scale
  *
  * A layer of an encoder sees to both sides: query i the keys j with |i - j| <=
- * window. There are no positions before and none to come.
+ * window, or all keys where the window is 0. There are no positions before and
+ * none to come.
  */
 #pragma once
 
@@ -43,7 +45,7 @@ enum layer_mixer { MIXER_ATTENTION, MIXER_CONV, MIXER_CCA };
 /* ACT_CLAMPED is of experts alone, and of both their products: with g = min(g,
  * ACT_LIMIT) and u in [-ACT_LIMIT, ACT_LIMIT], g * sigmoid(ACT_SLOPE * g) * (u +
  * 1). The others are multiplied by u as it is. */
-enum layer_act { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED };
+enum layer_act { ACT_SILU, ACT_GELU_TANH, ACT_CLAMPED, ACT_GELU_ERF };
 #define ACT_LIMIT 7.0f
 #define ACT_SLOPE 1.702f
 
@@ -85,6 +87,7 @@ struct layer {
     uint32_t n_heads, n_kv, d_head; /* 0 where the mixer has none */
     uint32_t kv_from; /* layer whose keys and values it reads; itself */
     bool pre_norm, post_norm;
+    bool sum_norm; /* LayerNorm of the stream after each block, see above */
     bool gain_plus_one; /* norms multiply by 1 + weight */
     enum layer_qk_norm qk_norm;
     bool qk_norm_last; /* after the rotation */

@@ -114,9 +114,9 @@ def case(aned, tmp_path_factory):
 
 def test_none_is_left_out(aned):
     """The converter's own list; qwen2 and gemma3 are held to a pass over the file itself (forward.py),
-    the encoder too (test_tagger.py)."""
+    the encoders too (test_tagger.py, test_bert.py)."""
     listed = run(aned, "convert", "--help").partition("\nArchitectures:\n")[2].replace(",", " ").split()
-    assert set(listed) == {row.architecture for row in BY_NAME.values()} | {"qwen2", "gemma3", "openai-privacy-filter"}
+    assert set(listed) == {row.architecture for row in BY_NAME.values()} | {"qwen2", "gemma3", "openai-privacy-filter", "bert", "nomic-bert"}
 
 
 def choices(z, got):

@@ -22,6 +22,10 @@ enum arch_slot {
     SLOT_ROPE_LONG,   /* and beyond it */
     SLOT_PLE_EMBD,    /* per-layer embeddings: (vocab, n_layers * d_ple) */
     SLOT_PLE_NORM_IN, /* of their part that the embedding makes */
+    SLOT_POSITIONS,   /* what is added to the embedding at a position */
+    SLOT_TYPES,       /* row 0: what is added at all of them */
+    SLOT_EMBD_NORM,   /* of the sum */
+    SLOT_EMBD_NORM_BIAS,
     SLOT_LAYER,
     SLOT_ATTN_NORM = SLOT_LAYER,
     SLOT_Q,
@@ -45,6 +49,7 @@ enum arch_slot {
     SLOT_JOIN_ATTN, /* affine_join: rows a, b, c, d */
     SLOT_JOIN_FFN,
     SLOT_POST_ATTN,
+    SLOT_POST_ATTN_BIAS, /* sum_norm */
     SLOT_FFN_NORM,
     SLOT_GATE,
     SLOT_UP,
@@ -53,6 +58,7 @@ enum arch_slot {
     SLOT_UP_BIAS,
     SLOT_DOWN_BIAS,
     SLOT_POST_FFN,
+    SLOT_POST_FFN_BIAS,
     SLOT_ROUTER,       /* (n_experts, d_model) */
     SLOT_ROUTER_SCALE, /* of what it reads, with expert_branch */
     SLOT_ROUTER_BIAS,  /* of the scores, where experts are chosen */
@@ -79,10 +85,16 @@ enum arch_slot {
     SLOT_OUT_SCALE,
     SLOT_COUNT,
 };
-_Static_assert(SLOT_COUNT <= 64, "a bit each");
 #define SLOT_GLOBALS ((size_t)SLOT_LAYER)
 #define SLOT_LAYERED ((size_t)SLOT_COUNT - SLOT_GLOBALS)
-#define SLOT_BIT(slot) (UINT64_C(1) << (slot))
+_Static_assert(SLOT_COUNT - SLOT_LAYER <= 64 && SLOT_LAYER <= 32,
+               "a bit each");
+/* Those of layers; 0 of the others, which have SLOT_GLOBAL_BIT. */
+#define SLOT_BIT(slot)                                          \
+    ((slot) < SLOT_LAYER ? UINT64_C(0)                          \
+                         : UINT64_C(1) << (((unsigned)(slot) -  \
+                                            SLOT_LAYER) & 63u))
+#define SLOT_GLOBAL_BIT(slot) (UINT32_C(1) << (slot))
 
 /* A matrix or vector of the decoder: some rows of a tensor of the source, or
  * some elements of a vector. t NULL: the model has none. */
@@ -106,13 +118,15 @@ struct arch_name {
  * differs. */
 struct arch_row {
     const char *name;   /* general.architecture */
-    uint64_t need, may; /* bits SLOT_BIT(enum arch_slot) */
+    uint64_t need, may; /* of layers: bits SLOT_BIT(enum arch_slot) */
+    uint32_t need_all, may_all; /* of the model: bits SLOT_GLOBAL_BIT */
     bool experts; /* the keys of arch_expert_keys are understood */
     const char *const *keys; /* understood beside the common ones; NULL ends */
     enum layer_act act;
     const struct arch_name *names; /* NULL: the usual ones; else a name NULL
                                       ends them */
-    bool encoder; /* reads a text and gives each token's labels */
+    bool encoder; /* reads a text: gives each token's labels, or what is pooled
+                     into a vector */
     bool some_heads;    /* head_count_kv may be 0: a layer without attention */
     bool pairs;         /* rotary pairs (2i, 2i+1): q and k rows are permuted */
     bool no_pre_norm;
@@ -155,7 +169,10 @@ struct decoder {
     float logit_cap;   /* cap * tanh(logits / cap); 0: none */
     enum pooling pooling; /* of hidden states; POOL_NONE: it says none */
     uint32_t d_ple;    /* 0: none */
-    uint32_t n_labels; /* of an encoder; 0: a decoder */
+    bool encoder;      /* the family's */
+    uint32_t n_labels; /* of an encoder that labels; 0: it gives embeddings, or
+                          is a decoder */
+    uint32_t n_types;  /* rows of SLOT_TYPES; 0: none */
     struct arch_kind kinds[LAYER_KINDS];
     struct layer *layers; /* owned, n_layers */
     struct part global[SLOT_GLOBALS];
@@ -209,10 +226,23 @@ arch_matrix(const struct decoder *d, uint32_t layer, enum arch_slot slot)
     return p->t != NULL && p->rows > 1 && !vectors ? p : NULL;
 }
 
-/* The output projection: its own tensor, or the embedding when tied. */
+/* Whether it gives embeddings alone: the last layer's stream is its result, and
+ * there is no head. */
+static inline bool arch_embeds(const struct decoder *d)
+{
+    return d->encoder && d->n_labels == 0;
+}
+/* The output projection: its own tensor, or the embedding when tied. Not of a
+ * model that embeds. */
 const struct part *arch_head(const struct decoder *d);
-/* Its rows: the vocabulary, or an encoder's labels. */
+/* Numbers of a token that the model gives: its head's rows (the vocabulary, or an
+ * encoder's labels), or those of the stream where there is none. */
 uint32_t arch_outputs(const struct decoder *d);
+/* Rows of heads: 0 where there are none. */
+static inline uint32_t arch_head_rows(const struct decoder *d)
+{
+    return arch_embeds(d) ? 0 : arch_outputs(d);
+}
 /* The name of label i, in the source. */
 struct span arch_label(const struct decoder *d, uint32_t i);
 
@@ -318,6 +348,10 @@ CHECKED int arch_check_experts(const struct decoder *d, uint32_t l,
 uint64_t arch_experts_need(const struct layer *y);
 uint64_t arch_experts_unused(const struct layer *y);
 extern const char *const arch_expert_keys[]; /* NULL ends */
+
+/* encoders.c: `fill` of encoders that give embeddings. Errors: as arch_read. */
+CHECKED int arch_fill_bert(struct reading *r, struct err *e);
+CHECKED int arch_fill_nomic(struct reading *r, struct err *e);
 
 extern const struct arch_row *const arch_rows; /* families.c */
 extern const size_t arch_n_rows;

@@ -15,10 +15,11 @@
 #include "convert/arch/arch.h"
 
 #define BIT(slot) SLOT_BIT(SLOT_##slot)
+#define ALL(slot) SLOT_GLOBAL_BIT(SLOT_##slot)
 
-#define NEED_BLOCK                                                    \
-    (BIT(EMBD) | BIT(OUT_NORM) | BIT(Q) | BIT(K) | BIT(V) | BIT(O) |  \
-     BIT(GATE) | BIT(UP) | BIT(DOWN))
+#define NEED_BLOCK \
+    (BIT(Q) | BIT(K) | BIT(V) | BIT(O) | BIT(GATE) | BIT(UP) | BIT(DOWN))
+#define NEED_ALL   (ALL(EMBD) | ALL(OUT_NORM))
 #define PRE_NORMS  (BIT(ATTN_NORM) | BIT(FFN_NORM))
 #define POST_NORMS (BIT(POST_ATTN) | BIT(POST_FFN))
 #define QK_NORMS   (BIT(Q_NORM) | BIT(K_NORM))
@@ -375,6 +376,22 @@ static int fill_privacy_filter(struct reading *r, struct err *e)
     return 0;
 }
 
+/* --- bert, nomic-bert: encoders.c --- */
+
+static const char *const bert_keys[] = {
+    "attention.causal", "attention.layer_norm_epsilon", NULL};
+
+static const struct arch_name bert_names[] = {
+    {SLOT_POST_ATTN, "attn_output_norm.weight"},
+    {SLOT_POST_ATTN_BIAS, "attn_output_norm.bias"},
+    {SLOT_POST_FFN, "layer_output_norm.weight"},
+    {SLOT_POST_FFN_BIAS, "layer_output_norm.bias"},
+    {SLOT_COUNT, NULL},
+};
+
+#define SUM_NORMS (POST_NORMS | BIT(POST_ATTN_BIAS) | BIT(POST_FFN_BIAS))
+#define EMBD_NORMS (ALL(EMBD) | ALL(EMBD_NORM) | ALL(EMBD_NORM_BIAS))
+
 /* --- phi3 --- */
 
 static const char *const phi3_keys[] = {"rope.scaling.attn_factor", NULL};
@@ -406,32 +423,40 @@ static int fill_smollm3(struct reading *r, struct err *e)
 static const struct arch_row rows[] = {
     {.name = "llama", /* mistral too */
      .need = NEED_BLOCK | PRE_NORMS,
-     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | QKV_BIAS | BIT(O_BIAS),
+     .need_all = NEED_ALL,
+     .may = QKV_BIAS | BIT(O_BIAS),
+     .may_all = ALL(OUTPUT) | ALL(ROPE_FREQS),
      .pairs = true},
     {.name = "qwen2",
      .need = NEED_BLOCK | PRE_NORMS | QKV_BIAS,
-     .may = BIT(OUTPUT)},
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT)},
     {.name = "qwen3",
      .need = NEED_BLOCK | PRE_NORMS | QK_NORMS,
-     .may = BIT(OUTPUT)},
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT)},
     {.name = "phi3",
      .need = NEED_BLOCK | PRE_NORMS,
-     .may = BIT(OUTPUT) | BIT(ROPE_SHORT) | BIT(ROPE_LONG),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT) | ALL(ROPE_SHORT) | ALL(ROPE_LONG),
      .keys = phi3_keys,
      .fused_up = true,
      .fill = fill_phi3},
     {.name = "hunyuan-dense",
      .need = NEED_BLOCK | PRE_NORMS | QK_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .qk_norm_last = true},
     {.name = "gemma",
      .need = NEED_BLOCK | PRE_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .act = ACT_GELU_TANH,
      .embed_sqrt = true},
     {.name = "gemma2",
      .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .keys = gemma2_keys,
      .act = ACT_GELU_TANH,
      .embed_sqrt = true,
@@ -441,18 +466,19 @@ static const struct arch_row rows[] = {
      .fill = fill_gemma2},
     {.name = "gemma3",
      .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .act = ACT_GELU_TANH,
      .embed_sqrt = true,
      .local_every = 6,
      .local_base = 10000.0f,
      .wide_layers = 62}, /* 27B; no key of the file tells */
     {.name = "gemma4",
-     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS | BIT(PLE_EMBD) |
-             BIT(PLE_NORM_IN) | BIT(PLE_PROJ) | BIT(PLE_GATE) | BIT(PLE_OUT) |
-             BIT(PLE_NORM),
-     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | BIT(OUT_SCALE) | EXPERTS |
-            EXPERT_BRANCH,
+     .need = NEED_BLOCK | PRE_NORMS | POST_NORMS | QK_NORMS | BIT(PLE_PROJ) |
+             BIT(PLE_GATE) | BIT(PLE_OUT) | BIT(PLE_NORM),
+     .need_all = NEED_ALL | ALL(PLE_EMBD) | ALL(PLE_NORM_IN),
+     .may = BIT(OUT_SCALE) | EXPERTS | EXPERT_BRANCH,
+     .may_all = ALL(OUTPUT) | ALL(ROPE_FREQS),
      .experts = true,
      .keys = gemma4_keys,
      .act = ACT_GELU_TANH,
@@ -462,29 +488,36 @@ static const struct arch_row rows[] = {
      .fill = fill_gemma4},
     {.name = "granite",
      .need = NEED_BLOCK | PRE_NORMS,
-     .may = BIT(OUTPUT) | BIT(ROPE_FREQS) | QKV_BIAS | BIT(O_BIAS) | FFN_BIAS,
+     .need_all = NEED_ALL,
+     .may = QKV_BIAS | BIT(O_BIAS) | FFN_BIAS,
+     .may_all = ALL(OUTPUT) | ALL(ROPE_FREQS),
      .keys = granite_keys,
      .pairs = true,
      .fill = fill_granite},
     {.name = "olmo2",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .no_pre_norm = true,
      .qk_norm_full = true},
     {.name = "smollm3",
      .need = NEED_BLOCK | PRE_NORMS,
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .pairs = true,
      .fill = fill_smollm3},
     {.name = "glm4", /* text models; the others' rotation has sections */
      .need = NEED_BLOCK | PRE_NORMS | POST_NORMS,
-     .may = BIT(OUTPUT) | QKV_BIAS,
+     .need_all = NEED_ALL,
+     .may = QKV_BIAS,
+     .may_all = ALL(OUTPUT),
      .pairs = true,
      .fused_up = true},
     {.name = "lfm2",
      .need = NEED_BLOCK | PRE_NORMS | QK_NORMS | BIT(CONV_IN) | BIT(CONV) |
              BIT(CONV_OUT),
-     .may = BIT(OUTPUT),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT),
      .keys = lfm2_keys,
      .names = lfm2_names,
      .some_heads = true,
@@ -492,26 +525,29 @@ static const struct arch_row rows[] = {
     {.name = "lfm2moe",
      .need = NEED_BLOCK | PRE_NORMS | QK_NORMS | BIT(CONV_IN) | BIT(CONV) |
              BIT(CONV_OUT),
-     .may = BIT(OUTPUT) | EXPERTS | BIT(ROUTER_BIAS),
+     .need_all = NEED_ALL,
+     .may = EXPERTS | BIT(ROUTER_BIAS),
+     .may_all = ALL(OUTPUT),
      .experts = true,
      .keys = lfm2moe_keys,
      .names = lfm2_names,
      .some_heads = true,
      .fill = fill_lfm2moe},
     {.name = "zaya",
-     .need = BIT(EMBD) | BIT(OUTPUT) | BIT(OUT_NORM) | PRE_NORMS | BIT(Q) |
-             BIT(K) | BIT(V) | BIT(V_BEFORE) | BIT(O) | BIT(CONV) | BIT(MIX) |
-             BIT(MIX_BIAS) | BIT(K_SCALE) | BIT(JOIN_ATTN) | BIT(JOIN_FFN),
+     .need = PRE_NORMS | BIT(Q) | BIT(K) | BIT(V) | BIT(V_BEFORE) | BIT(O) |
+             BIT(CONV) | BIT(MIX) | BIT(MIX_BIAS) | BIT(K_SCALE) |
+             BIT(JOIN_ATTN) | BIT(JOIN_FFN),
+     .need_all = NEED_ALL | ALL(OUTPUT),
      .may = EXPERTS | BIT(ROUTER_BIAS) | BIT(ROUTER_DOWN) | BIT(ROUTER_1) |
             BIT(ROUTER_2) | BIT(ROUTER_VECTORS),
      .experts = true,
      .keys = zaya_keys,
      .fill = fill_zaya},
     {.name = "openai-privacy-filter", /* an encoder: 33 labels a token */
-     .need = BIT(EMBD) | BIT(OUT_NORM) | BIT(OUTPUT) | PRE_NORMS | BIT(Q) |
-             BIT(K) | BIT(V) | BIT(O) | BIT(SINKS),
-     .may = BIT(OUT_BIAS) | QKV_BIAS | BIT(O_BIAS) | EXPERTS |
-            BIT(ROUTER_ADD) | EXPERT_BIAS,
+     .need = PRE_NORMS | BIT(Q) | BIT(K) | BIT(V) | BIT(O) | BIT(SINKS),
+     .need_all = NEED_ALL | ALL(OUTPUT),
+     .may = QKV_BIAS | BIT(O_BIAS) | EXPERTS | BIT(ROUTER_ADD) | EXPERT_BIAS,
+     .may_all = ALL(OUT_BIAS),
      .experts = true,
      .keys = privacy_filter_keys,
      .names = privacy_filter_names,
@@ -519,9 +555,31 @@ static const struct arch_row rows[] = {
      .act = ACT_CLAMPED,
      .pairs = true,
      .fill = fill_privacy_filter},
+    {.name = "bert", /* an encoder: embeddings */
+     .need = BIT(Q) | BIT(K) | BIT(V) | BIT(O) | BIT(UP) | BIT(DOWN) | SUM_NORMS,
+     .need_all = EMBD_NORMS | ALL(POSITIONS),
+     .may = QKV_BIAS | BIT(O_BIAS) | BIT(UP_BIAS) | BIT(DOWN_BIAS),
+     .may_all = ALL(TYPES),
+     .keys = bert_keys,
+     .names = bert_names,
+     .encoder = true,
+     .no_pre_norm = true,
+     .act = ACT_GELU_ERF,
+     .fill = arch_fill_bert},
+    {.name = "nomic-bert", /* the same, turned and gated */
+     .need = (NEED_BLOCK) | SUM_NORMS,
+     .need_all = EMBD_NORMS,
+     .may = QKV_BIAS | BIT(O_BIAS) | FFN_BIAS,
+     .may_all = ALL(TYPES),
+     .keys = bert_keys,
+     .names = bert_names,
+     .encoder = true,
+     .no_pre_norm = true,
+     .fill = arch_fill_nomic},
     {.name = "exaone4",
      .need = NEED_BLOCK | POST_NORMS | QK_NORMS,
-     .may = BIT(OUTPUT) | BIT(ROPE_FREQS),
+     .need_all = NEED_ALL,
+     .may_all = ALL(OUTPUT) | ALL(ROPE_FREQS),
      .no_pre_norm = true,
      .fill = fill_exaone4},
 };

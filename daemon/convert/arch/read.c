@@ -372,6 +372,7 @@ int arch_read(const struct gguf *g, struct decoder *ret, struct err *e)
     if (d.arch == NULL) {
         return e->code;
     }
+    d.encoder = d.arch->encoder;
     struct reading r = {.g = g, .d = &d};
     int rc = 0;
     CHECK(arch_check_keys(g, d.arch, e));

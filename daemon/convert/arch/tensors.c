@@ -23,6 +23,10 @@ static const char *const slot_names[SLOT_COUNT] = {
     [SLOT_ROPE_LONG] = "rope_factors_long.weight",
     [SLOT_PLE_EMBD] = "per_layer_token_embd.weight",
     [SLOT_PLE_NORM_IN] = "per_layer_proj_norm.weight",
+    [SLOT_POSITIONS] = "position_embd.weight",
+    [SLOT_TYPES] = "token_types.weight",
+    [SLOT_EMBD_NORM] = "token_embd_norm.weight",
+    [SLOT_EMBD_NORM_BIAS] = "token_embd_norm.bias",
     [SLOT_ATTN_NORM] = "attn_norm.weight",
     [SLOT_Q] = "attn_q.weight",
     [SLOT_K] = "attn_k.weight",
@@ -125,6 +129,10 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_ROPE_LONG] = {1, d->kinds[LAYER_GLOBAL].rope_dim / 2},
         [SLOT_PLE_EMBD] = {d->vocab, (uint64_t)d->n_layers * d->d_ple},
         [SLOT_PLE_NORM_IN] = {1, d->d_ple},
+        [SLOT_POSITIONS] = {d->context_train, d->d_model},
+        [SLOT_TYPES] = {d->n_types, d->d_model},
+        [SLOT_EMBD_NORM] = {1, d->d_model},
+        [SLOT_EMBD_NORM_BIAS] = {1, d->d_model},
         [SLOT_ATTN_NORM] = {1, d->d_model},
         [SLOT_Q] = {q, d->d_model},
         [SLOT_K] = {kv, d->d_model},
@@ -151,6 +159,7 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_ROUTER_2] = {l->d_router, l->d_router},
         [SLOT_ROUTER_VECTORS] = {5, l->d_router},
         [SLOT_POST_ATTN] = {1, d->d_model},
+        [SLOT_POST_ATTN_BIAS] = {1, d->d_model},
         [SLOT_FFN_NORM] = {1, d->d_model},
         [SLOT_GATE] = {l->d_ff, d->d_model},
         [SLOT_UP] = {l->d_ff, d->d_model},
@@ -159,6 +168,7 @@ void arch_shape(const struct decoder *d, uint32_t layer, enum arch_slot slot,
         [SLOT_UP_BIAS] = {1, l->d_ff},
         [SLOT_DOWN_BIAS] = {1, d->d_model},
         [SLOT_POST_FFN] = {1, d->d_model},
+        [SLOT_POST_FFN_BIAS] = {1, d->d_model},
         [SLOT_ROUTER] = {classes, network ? l->d_router : d->d_model},
         [SLOT_ROUTER_SCALE] = {1, d->d_model},
         [SLOT_ROUTER_BIAS] = {1, classes},
@@ -217,6 +227,16 @@ static const char *tail_of(const char *name, uint32_t *layer)
     return end != NULL && *end == '.' ? end + 1 : NULL;
 }
 
+/* Whether the family needs the slot, or (may) takes it at all. */
+static bool takes_slot(const struct arch_row *row, size_t s, bool may)
+{
+    if (s < SLOT_LAYER) {
+        uint32_t all = row->need_all | (may ? row->may_all : 0);
+        return (all & SLOT_GLOBAL_BIT(s)) != 0;
+    }
+    return ((row->need | (may ? row->may : 0)) & SLOT_BIT(s)) != 0;
+}
+
 static enum arch_slot slot_of(const struct decoder *d, const char *tail,
                               bool layered)
 {
@@ -225,7 +245,7 @@ static enum arch_slot slot_of(const struct decoder *d, const char *tail,
     for (size_t s = from; s < to; s++) {
         const char *name = name_of(d, (unsigned)s);
         if (name != NULL && strcmp(tail, name) == 0 &&
-            ((d->arch->need | d->arch->may) & SLOT_BIT(s)) != 0) {
+            takes_slot(d->arch, s, true)) {
             return (enum arch_slot)s;
         }
     }
@@ -336,7 +356,7 @@ static int take(struct decoder *d, const struct gguf_tensor *t, struct err *e)
         return place_gate_up(d, layer, t, e);
     }
     enum arch_slot s = slot_of(d, tail, layered);
-    if (s == SLOT_COUNT || (takes & ~none & SLOT_BIT(s)) == 0) {
+    if (s == SLOT_COUNT || (none & SLOT_BIT(s)) != 0) {
         return no_place(d, t, e);
     }
     /* the embedding has been found: it gave the vocabulary's size */
@@ -384,17 +404,17 @@ static int missing(const struct decoder *d, uint32_t l, unsigned s,
 
 static int check_all(struct decoder *d, struct err *e)
 {
-    uint64_t ple = SLOT_BIT(SLOT_PLE_EMBD) | SLOT_BIT(SLOT_PLE_NORM_IN);
-    uint64_t none = d->d_ple > 0 ? 0 : ple;
     for (uint32_t l = 0; l < d->n_layers; l++) {
         uint64_t away = unused(d, l);
-        uint64_t need = d->arch->need | arch_experts_need(&d->layers[l]);
+        uint64_t more = arch_experts_need(&d->layers[l]);
         for (unsigned s = 0; s < SLOT_COUNT; s++) {
             uint64_t bit = SLOT_BIT(s);
+            bool need = takes_slot(d->arch, s, false) || (more & bit) != 0;
+            bool ple = s == SLOT_PLE_EMBD || s == SLOT_PLE_NORM_IN;
             if (s >= SLOT_LAYER && (away & bit) != 0) {
                 /* what a layer does not read changes nothing */
                 d->parts[l][s - SLOT_LAYER] = (struct part){0};
-            } else if ((need & bit) != 0 && (none & bit) == 0 &&
+            } else if (need && !(ple && d->d_ple == 0) &&
                        !arch_has(d, l, (enum arch_slot)s)) {
                 return missing(d, l, s, e);
             }
@@ -464,7 +484,9 @@ const struct part *arch_head(const struct decoder *d)
 
 uint32_t arch_outputs(const struct decoder *d)
 {
-    return d->n_labels > 0 ? d->n_labels : d->vocab;
+    return d->n_labels > 0 ? d->n_labels
+           : arch_embeds(d) ? d->d_model
+                            : d->vocab;
 }
 
 struct span arch_label(const struct decoder *d, uint32_t i)

@@ -156,6 +156,11 @@ void rung_prompt(struct ladder *r)
     struct tokenizer *t = NULL;
     char path[2048];
     struct err e = {0};
+    if (bundle_kind(r->b) == BUNDLE_EMBEDDER) { /* and WordPiece drops capitals */
+        w->verdict = "not run";
+        (void)snprintf(w->detail, sizeof(w->detail), "it writes no text");
+        return;
+    }
     if (!file_join(path, sizeof(path), r->dir, r->b->tokenizer_file) ||
         tokenizer_open(path, &t, &e) < 0) {
         w->verdict = "not run";

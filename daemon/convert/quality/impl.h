@@ -28,6 +28,8 @@ struct logits_sum {
     float *kl, *cosine; /* of each position; may be NULL */
     double clear_same, top5, kl_sum, cosine_sum, error;
     size_t vocab;
+    bool stream; /* numbers of the stream and no logits: their cosines and errors
+                    alone */
 };
 void compare_begin(struct logits_sum *s, struct quality_logits *to,
                    size_t vocab);

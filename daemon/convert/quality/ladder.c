@@ -142,7 +142,7 @@ static int candidate(struct ladder *r, struct err *e)
     drop_room(r); /* the rest runs another engine */
     if (rc == 0) {
         rung_prompt(r);
-        rc = r->b->n_labels > 0 ? 0 : rung_exactness(r, &why);
+        rc = r->b->encoder ? 0 : rung_exactness(r, &why);
         RETERR(worked(r, 2, e));
     }
     if (rc == ERR_NOMEM) {

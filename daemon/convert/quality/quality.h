@@ -15,7 +15,8 @@
  *
  * and exactness: on the CPU backend the bits of logits are the same for every
  * chunk and batch. Of an encoder the logits are those of its labels, the text
- * is one window, and steps, chunks and exactness do not run. Pure but for the
+ * is one window, and steps, chunks and exactness do not run; of one that embeds
+ * they are what its last layer gives, compared by cosine alone. Pure but for the
  * bundle's files.
  */
 #pragma once

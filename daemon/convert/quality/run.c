@@ -88,7 +88,7 @@ int open_candidate(struct ladder *r, struct err *e)
                                      .any_width = true,
                                      .tap = on_result,
                                      .tap_ctx = r};
-    if (r->b->n_labels > 0) {
+    if (r->b->encoder) {
         return encoder_open(r->dir, &conf, &r->t, e);
     }
     RETERR(engine_open(r->dir, &conf, &r->g, e));
@@ -109,6 +109,7 @@ int rung_program(struct ladder *r, struct err *e)
 {
     struct quality *q = r->q;
     compare_begin(&r->sum, &q->program, r->wide);
+    r->sum.stream = bundle_kind(r->b) == BUNDLE_EMBEDDER;
     r->sum.kl = q->kl;
     r->sum.cosine = q->cosine;
     r->to = r->logits;
@@ -155,6 +156,11 @@ static void not_run(struct quality_result *r, const char *why)
 static void tell_windows(struct ladder *r)
 {
     char text[160];
+    if (bundle_kind(r->b) == BUNDLE_EMBEDDER) {
+        not_run(&r->q->exactness, "an encoder writes no tokens; a text is read "
+                                  "at once");
+        return;
+    }
     struct encoder_plan p = encoder_plan(r->t, TAGS_TOKENS_MAX);
     (void)snprintf(text, sizeof(text),
                    "an encoder writes no tokens; longer texts in windows of %u "

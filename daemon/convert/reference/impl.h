@@ -1,5 +1,5 @@
 /* impl.h - shared by the files of reference.h: run.c (layers), panels.c
- * (memory), attention.c and scores.c, cca.c, conv.c, experts.c, product.c (weights
+ * (memory), embed.c, attention.c and scores.c, cca.c, conv.c, experts.c, product.c (weights
  * times panels), norm.c (norms and their error in fp16).
  *
  * Activations are feature-major panels (gemm.h): a column is a token, so norms
@@ -102,6 +102,8 @@ void reference_peak(struct reference *r, enum range_kind kind, uint32_t layer,
 
 struct norm {
     const struct part *weight; /* weight->t NULL: none */
+    const struct part *bias;   /* added afterwards; NULL: none */
+    bool centred;              /* LayerNorm: less the mean of x first */
     bool plus_one;             /* times 1 + weight */
     size_t d, groups;          /* so many norms of d features, one weight */
     bool stream;               /* x is stored times alpha */
@@ -114,7 +116,7 @@ struct norm {
 CHECKED int reference_normalise(struct reference *r, const struct norm *n,
                                 const float *x, float *y, struct err *e);
 
-/* --- run.c --- */
+/* --- run.c (reference_embed: embed.c) --- */
 
 /* a = act(a) * b, `rows` rows; b NULL: act(a). ACT_CLAMPED: of both. */
 void reference_activate(struct reference *r, float *a, const float *b,

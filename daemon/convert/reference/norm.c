@@ -79,6 +79,39 @@ static void norm_panel(const struct reference *r, const float *x, size_t d,
     }
 }
 
+/* y = x less its mean over `d` features; y may be x. */
+static void centre(const struct reference *r, const float *x, size_t d,
+                   float *y)
+{
+    double sum[TOKENS] = {0};
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            sum[t] += (double)x[i * r->stride + t];
+        }
+    }
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            size_t at = i * r->stride + t;
+            y[at] = (float)((double)x[at] - sum[t] / (double)d);
+        }
+    }
+}
+
+static int add_bias(const struct reference *r, const struct norm *n, float *y,
+                    struct err *e)
+{
+    float *bias = malloc(n->d * sizeof(*bias));
+    int rc = bias != NULL ? arch_vector(n->bias, bias, e)
+                          : err_set(e, ERR_NOMEM, "no memory for a norm");
+    for (size_t i = 0; rc == 0 && i < n->d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            y[i * r->stride + t] += bias[i];
+        }
+    }
+    free(bias);
+    return rc;
+}
+
 int reference_normalise(struct reference *r, const struct norm *n,
                         const float *x, float *y, struct err *e)
 {
@@ -99,8 +132,14 @@ int reference_normalise(struct reference *r, const struct norm *n,
                              : NULL;
         for (size_t g = 0; g < n->groups; g++) {
             size_t at = g * n->d * r->stride;
-            norm_panel(r, x + at, n->d, w, y + at, n->stream,
+            if (n->centred) {
+                centre(r, x + at, n->d, y + at);
+            }
+            norm_panel(r, (n->centred ? y : x) + at, n->d, w, y + at, n->stream,
                        n->bare ? NORM_BARE_EPS : (double)r->d->norm_eps, probe);
+        }
+        if (n->bias != NULL && n->bias->t != NULL) {
+            rc = add_bias(r, n, y, e);
         }
         reference_peak(r, n->kind, n->layer, y, n->groups * n->d);
     }

@@ -25,6 +25,10 @@ static float activate(enum layer_act act, float x)
     if (act == ACT_SILU) {
         return (float)(v / (1.0 + fmath_exp(-v)));
     }
+    if (act == ACT_GELU_ERF) {
+        float erf = fmath_erff((float)(v * M_SQRT1_2));
+        return (float)(0.5 * v * (1.0 + (double)erf));
+    }
     double u = 0.7978845608028654 * (v + 0.044715 * v * v * v);
     return (float)(0.5 * v * (1.0 + fmath_tanh(u)));
 }
@@ -129,11 +133,37 @@ static int join_affine(struct reference *r, uint32_t l, enum arch_slot slot,
     return rc;
 }
 
+/* x = LayerNorm of x + residual_scale * y */
+static int join_norm(struct reference *r, uint32_t l, enum arch_slot post,
+                     enum range_kind post_kind, enum range_kind kind,
+                     struct err *e)
+{
+    const struct decoder *d = r->d;
+    const enum arch_slot bias = post == SLOT_POST_ATTN ? SLOT_POST_ATTN_BIAS
+                                                       : SLOT_POST_FFN_BIAS;
+    const struct norm n = {.weight = arch_part(d, l, post),
+                           .bias = arch_part(d, l, bias),
+                           .centred = true,
+                           .d = d->d_model,
+                           .groups = 1,
+                           .stream = true,
+                           .kind = post_kind,
+                           .layer = l};
+    for (size_t i = 0; i < d->d_model * r->stride; i++) {
+        r->x[i] += r->layer->residual_scale * r->y[i];
+    }
+    reference_peak(r, kind, l, r->x, d->d_model);
+    return reference_normalise(r, &n, r->x, r->x, e);
+}
+
 /* x += residual_scale * (post norm of) y */
 static int join(struct reference *r, uint32_t l, enum arch_slot post,
                 enum range_kind post_kind, enum range_kind kind, struct err *e)
 {
     const struct decoder *d = r->d;
+    if (r->layer->sum_norm) {
+        return join_norm(r, l, post, post_kind, kind, e);
+    }
     const struct norm n = {.weight = arch_part(d, l, post),
                            .plus_one = r->layer->gain_plus_one,
                            .d = d->d_model,
@@ -345,35 +375,6 @@ int reference_layers(struct reference *r, uint32_t first, uint32_t last,
     return 0;
 }
 
-int reference_embed(struct reference *r, const int32_t *tokens, struct err *e)
-{
-    const struct decoder *d = r->d;
-    float *row = malloc(d->d_model * sizeof(*row));
-    if (row == NULL) {
-        return err_set(e, ERR_NOMEM, "no memory");
-    }
-    int rc = 0;
-    r->tokens = tokens;
-    for (uint32_t t = 0; t < r->n; t++) {
-        int32_t id = r->tokens[t];
-        if (id < 0 || (uint32_t)id >= d->vocab) {
-            rc = err_set(e, ERR_INVALID, "token %d of %u", id, d->vocab);
-            goto out;
-        }
-        CHECK(gguf_rows(d->global[SLOT_EMBD].t, (uint64_t)id, 1, row, e));
-        for (uint32_t i = 0; i < d->d_model; i++) {
-            r->x[i * r->stride + t] = row[i] * d->embed_scale;
-        }
-    }
-    reference_peak(r, RANGE_EMBEDDING, 0, r->x, d->d_model);
-    if (r->x0 != NULL) {
-        memcpy(r->x0, r->x, d->d_model * r->stride * sizeof(*r->x0));
-    }
-out:
-    free(row);
-    return rc;
-}
-
 static void finish_logits(const struct decoder *d, float *logits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -412,9 +413,26 @@ int reference_enter_head(struct reference *r, struct err *e)
     return reference_normalise(r, &n, r->x, r->h, e);
 }
 
+/* The stream itself, a token a row. */
+static void give_stream(const struct reference *r, float *out)
+{
+    size_t d = r->d->d_model;
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t t = 0; t < r->n; t++) {
+            out[t * d + i] = r->x[i * r->stride + t];
+        }
+    }
+}
+
 int reference_head(struct reference *r, float *logits, struct err *e)
 {
     const struct decoder *d = r->d;
+    if (arch_embeds(d)) {
+        if (logits != NULL) {
+            give_stream(r, logits);
+        }
+        return 0;
+    }
     RETERR(reference_enter_head(r, e));
     struct product p = {.r = r, .w = arch_head(d), .x = r->h, .logits = logits};
     for (size_t i = 0; i < r->n_scratch; i++) {
@@ -473,6 +491,7 @@ uint64_t reference_layers_bytes(const struct decoder *d, uint32_t first,
 uint64_t reference_bytes(const struct decoder *d)
 {
     const struct part *head = arch_head(d);
-    return head->t->row_bytes * head->rows +
+    uint64_t rows = arch_head_rows(d) > 0 ? head->rows : 0;
+    return head->t->row_bytes * rows +
            reference_layers_bytes(d, 0, d->n_layers);
 }

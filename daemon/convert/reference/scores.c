@@ -147,7 +147,7 @@ static uint32_t first_seen(const struct reference *r, uint32_t at)
 {
     uint32_t window = r->d->kinds[r->layer->kind].window;
     if (r->layer->both_sides) {
-        return at > window ? at - window : 0;
+        return window != 0 && at > window ? at - window : 0;
     }
     return window != 0 && at + 1 > window ? at + 1 - window : 0;
 }
@@ -157,8 +157,11 @@ static uint32_t last_seen(const struct reference *r, uint32_t at,
                           uint32_t there)
 {
     uint32_t window = r->d->kinds[r->layer->kind].window;
-    return r->layer->both_sides ? (uint32_t)num_min(at + window, there - 1)
-                                : at;
+    if (!r->layer->both_sides) {
+        return at;
+    }
+    return window == 0 ? there - 1
+                       : (uint32_t)num_min(at + window, there - 1);
 }
 
 static double *score(const struct tile *t, uint32_t u, uint32_t j)

@@ -432,7 +432,7 @@ static int admit(struct gen *g, struct err *e)
     if (m->bundle == NULL) {
         return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     }
-    RETERR(bundle_want_kind(m->bundle, false, e));
+    RETERR(bundle_want_kind(m->bundle, BUNDLE_DECODER, e));
     RETERR(check_draw(g, e));
     RETERR(take_seat(g, e));
     int rc = model_load(m, false, &g->wait, e);

@@ -361,7 +361,7 @@ int session_new(struct sessions *ss, const struct model *m,
     if (m->bundle == NULL) {
         return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     }
-    RETERR(bundle_want_kind(m->bundle, false, e));
+    RETERR(bundle_want_kind(m->bundle, BUNDLE_DECODER, e));
     int rc = check(m, 0, tokens, n, e);
     if (rc != 0) {
         return rc;

@@ -357,7 +357,7 @@ int probe_holds(struct model *m, struct err *e)
 {
     struct prober *v = m->of->prober;
     if (v == NULL || v->stopping || !on_device(v) ||
-        m->bundle->n_labels > 0) { /* an encoder cannot be measured */
+        m->bundle->encoder) { /* an encoder cannot be measured */
         return 0;
     }
     const struct store_residency *r = v->machine[0] != '\0' && !m->probe.again

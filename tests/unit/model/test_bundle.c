@@ -631,6 +631,7 @@ static void encoder_sample(struct bundle *b)
     }
     b->labels = labels;
     b->n_labels = countof(labels);
+    b->encoder = true;
     b->context = ENCODER_ROWS_MAX;
     b->rope.window = 8;
     b->rope.n_factors = 0;
@@ -662,8 +663,8 @@ static void test_encoder(void **state)
     assert_int_equal(b->rope.window, 8);
     assert_int_equal(bundle_outputs(b), countof(labels));
     assert_string_equal(b->fingerprint, a.fingerprint);
-    unit_ok(bundle_want_kind(b, true, &e), &e);
-    assert_int_equal(bundle_want_kind(b, false, &e), ERR_UNSUPPORTED);
+    unit_ok(bundle_want_kind(b, BUNDLE_TAGGER, &e), &e);
+    assert_int_equal(bundle_want_kind(b, BUNDLE_DECODER, &e), ERR_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "encoder"));
     assert_int_equal(bundle_want_probe(b, &e), ERR_UNSUPPORTED);
     bundle_close(b);
@@ -671,9 +672,9 @@ static void test_encoder(void **state)
     write_sample(&a);
     unit_ok(bundle_open(dir, &b, &e), &e);
     assert_int_equal(bundle_outputs(b), b->vocab);
-    unit_ok(bundle_want_kind(b, false, &e), &e);
+    unit_ok(bundle_want_kind(b, BUNDLE_DECODER, &e), &e);
     unit_ok(bundle_want_probe(b, &e), &e);
-    assert_int_equal(bundle_want_kind(b, true, &e), ERR_UNSUPPORTED);
+    assert_int_equal(bundle_want_kind(b, BUNDLE_TAGGER, &e), ERR_UNSUPPORTED);
     assert_non_null(strstr(e.msg, "decoder"));
     bundle_close(b);
     arena_fini(&a.arena);
@@ -690,6 +691,7 @@ static void test_encoder_refused(void **state)
         {"\"kind\": \"encoder\"", "\"sort\": 3",          ""              },
         {"\"labels\": [",         "\"labels\": 3, \"l\": [", "labels"      },
         {"\"labels\": [",         "\"labels\": [], \"l\": [", "labels"     },
+        {"\"labels\": [",         "\"l\": [",              "window"        },
         {"\"labels\": [",         "\"labels\": [7, ",       "labels"        },
         {"\"labels\": [",         "\"labels\": [\"X\", ",   ""              },
         {"\"S-a\"",               "\"\"",                   "labels[4]"     },
@@ -710,6 +712,125 @@ static void test_encoder_refused(void **state)
         struct bundle a;
         struct bundle *b = NULL;
         encoder_sample(&a);
+        unit_ok(bundle_write(dir, &a, &e), &e);
+        arena_fini(&a.arena);
+        change_manifest(t[i].from, t[i].to);
+        int rc = bundle_open(dir, &b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
+            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
+                     e.msg);
+        }
+        assert_null(b);
+    }
+}
+
+/* One without labels has no head and no window, and may have positions. */
+static void embedder_sample(struct bundle *b)
+{
+    static const char positions[512 * 4 * 2];
+    static struct layer normed[2];
+    encoder_sample(b);
+    put("positions.bin", positions, sizeof(positions));
+    memcpy(normed, b->layers, sizeof(normed));
+    for (size_t i = 0; i < countof(normed); i++) {
+        normed[i].sinks = false;
+        normed[i].pre_norm = false;
+        normed[i].sum_norm = true;
+        normed[i].gated = false;
+        normed[i].act = ACT_GELU_ERF;
+    }
+    b->labels = NULL;
+    b->n_labels = 0;
+    b->layers = normed;
+    b->rope.window = 0;
+    b->context = 512;
+    b->context_train = 512;
+    b->position_file = "positions.bin";
+    b->pooling = POOL_CLS;
+    b->n_heads_shards = 0;
+}
+
+/* Others write a manifest of all that stands here. */
+static int drop_positions(void **state)
+{
+    char path[512];
+    (void)state;
+    assert_true(file_join(path, sizeof(path), dir, "positions.bin"));
+    return unlink(path);
+}
+
+static void test_embedder(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct bundle a;
+    struct bundle *b = NULL;
+    char with[SHA256_HEX];
+    embedder_sample(&a);
+    unit_ok(bundle_write(dir, &a, &e), &e);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    memcpy(with, b->fingerprint, sizeof(with));
+    assert_int_equal(bundle_kind(b), BUNDLE_EMBEDDER);
+    assert_int_equal(bundle_outputs(b), b->d_model);
+    assert_int_equal(bundle_head_rows(b), 0);
+    assert_string_equal(b->position_file, "positions.bin");
+    assert_true(b->layers[0].sum_norm && b->layers[1].act == ACT_GELU_ERF);
+    assert_int_equal(bundle_pooling(b), POOL_CLS);
+    unit_ok(bundle_want_kind(b, BUNDLE_EMBEDDER, &e), &e);
+    assert_int_equal(bundle_want_kind(b, BUNDLE_TAGGER, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "has no labels"));
+    assert_int_equal(bundle_want_kind(b, BUNDLE_DECODER, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "writes no text"));
+    assert_int_equal(bundle_want_probe(b, &e), ERR_UNSUPPORTED);
+    bundle_close(b);
+    arena_fini(&a.arena);
+    embedder_sample(&a);
+    a.position_file = NULL;
+    a.pooling = POOL_NONE;
+    unit_ok(bundle_write(dir, &a, &e), &e);
+    unit_ok(bundle_open(dir, &b, &e), &e);
+    assert_null(b->position_file);
+    assert_int_equal(bundle_pooling(b), POOL_MEAN);
+    assert_string_not_equal(b->fingerprint, with);
+    bundle_close(b);
+    arena_fini(&a.arena);
+}
+
+static void test_embedder_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *tells;
+    } t[] = {
+        {"\"kind\": \"encoder\"", "\"sort\": 3", "both sides"},
+        {"\"kind\": \"encoder\"", "\"kind\": \"encoder\", \"labels\": [\"O\"]",
+         "window 0"},
+        {"\"window\": 0", "\"window\": 8", "window 8"},
+        {"\"context\": 512", "\"context\": 513", "context 513"},
+        {"\"context_train\": 512", "\"context_train\": 511", "context 512"},
+        {"\"context_train\": 512", "\"context_train\": 4096", "positions.bin"},
+        {"\"t_max\": 4096", "\"t_max\": 480", "480 rows"},
+        {"\"t_max\": 4096", "\"t_max\": 8192", "4096"},
+        {"\"t_min\": 32", "\"t_min\": 33", "T is not"},
+        {"\"kv\": \"state\"", "\"kv\": \"host\"", "no past"},
+        {"\"position_file\": \"positions.bin\"",
+         "\"position_file\": \"embed.bin\"", "embed.bin"},
+        {"\"position_file\": \"positions.bin\"",
+         "\"position_file\": \"../positions.bin\"", "../positions.bin"},
+        {"\"position_file\": \"positions.bin\"", "\"position_file\": 7",
+         "position_file"},
+        {"\"position_file\": \"positions.bin\"", "\"positions\": 7",
+         "fingerprint"},
+        {"\"both_sides\": true", "\"both_sides\": false", "both sides"},
+        {"\"sum_norm\": true", "\"sum_norm\": false", "fingerprint"},
+        {"\"act\": \"gelu_erf\"", "\"act\": \"gelu_tanh\"", "fingerprint"},
+        {"\"pooling\": \"cls\"", "\"pooling\": \"rank\"", "pooling"},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct err e = {0};
+        struct bundle a;
+        struct bundle *b = NULL;
+        embedder_sample(&a);
         unit_ok(bundle_write(dir, &a, &e), &e);
         arena_fini(&a.arena);
         change_manifest(t[i].from, t[i].to);
@@ -927,6 +1048,8 @@ int main(void)
         cmocka_unit_test(test_encoder),
         cmocka_unit_test(test_encoder_refused),
         cmocka_unit_test(test_encoder_limits),
+        cmocka_unit_test_teardown(test_embedder, drop_positions),
+        cmocka_unit_test_teardown(test_embedder_refused, drop_positions),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_handing),
         cmocka_unit_test(test_handing_refused),
