@@ -94,7 +94,7 @@ static int on_span(void *ctx, const struct redact_span *s, struct err *e)
 
 /* --- which model, which labels --- */
 
-/* The only encoder: *ret, in `name`. */
+/* The only encoder that labels text: *ret, in `name`. */
 static int only_encoder(struct client *c, char *name, size_t size,
                         struct err *e)
 {
@@ -103,7 +103,8 @@ static int only_encoder(struct client *c, char *name, size_t size,
     RETERR(ask(c, "GET", "/aned/v1/models", NULL, &j, e));
     for (const struct json *m = json_first(ask_list(j, "models")); m != NULL;
          m = json_next(m)) {
-        if (strcmp(ask_str(m, "kind"), "encoder") == 0) {
+        if (strcmp(ask_str(m, "kind"), "encoder") == 0 &&
+            json_get(m, "labels") != NULL) {
             (void)snprintf(name, size, "%s", ask_str(m, "name"));
             n++;
         }

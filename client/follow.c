@@ -122,18 +122,23 @@ int follow_exit(const struct json *job)
                                              : EXIT_TEMPFAIL;
 }
 
-/* Whether the model is one that labels text. Not known: it is not. */
-static bool labels_text(struct client *c, const char *name)
+/* What a model is for. */
+enum use { USE_WRITES, USE_LABELS, USE_EMBEDS };
+
+/* Not known: it writes. */
+static enum use use_of(struct client *c, const char *name)
 {
     char path[512];
     struct json *j = NULL;
     struct err e = {0};
-    bool encoder =
-        ask_path(path, sizeof(path), "/aned/v1/models/", name, "", &e) == 0 &&
+    enum use use = USE_WRITES;
+    if (ask_path(path, sizeof(path), "/aned/v1/models/", name, "", &e) == 0 &&
         ask(c, "GET", path, NULL, &j, &e) == 0 &&
-        strcmp(ask_str(j, "kind"), "encoder") == 0;
+        strcmp(ask_str(j, "kind"), "encoder") == 0) {
+        use = json_get(j, "labels") != NULL ? USE_LABELS : USE_EMBEDS;
+    }
     json_free(j);
-    return encoder;
+    return use;
 }
 
 /* What a person does next with the model of a job that is done. */
@@ -141,12 +146,16 @@ static void tell_next(struct client *c, const struct json *job)
 {
     const char *name = ask_str(job, "name");
     const struct json *g = rejecting(job, NULL);
-    if (g == NULL && labels_text(c, name)) {
-        printf("next: anectl redact --model %s FILE\n", name);
-        return;
-    }
     if (g == NULL) {
-        printf("next: anectl run %s\n", name);
+        enum use use = use_of(c, name);
+        printf("next: anectl %s%s%s\n",
+               use == USE_LABELS   ? "redact --model "
+               : use == USE_EMBEDS ? "embed "
+                                   : "run ",
+               name,
+               use == USE_LABELS   ? " FILE"
+               : use == USE_EMBEDS ? " TEXT"
+                                   : "");
         return;
     }
     (void)fprintf(stderr,

@@ -172,9 +172,15 @@ static void put_capabilities(struct json *o, const struct model *m)
 {
     const struct voc *v = m->voc;
     struct json *list = json_add_array(o, "capabilities");
-    json_add_str(list, NULL, "completion");
-    if (m->bundle->pooling != POOL_NONE) {
+    bool embeds = bundle_kind(m->bundle) == BUNDLE_EMBEDDER;
+    if (!m->bundle->encoder) {
+        json_add_str(list, NULL, "completion");
+    }
+    if (embeds || m->bundle->pooling != POOL_NONE) {
         json_add_str(list, NULL, "embedding");
+    }
+    if (m->bundle->encoder) {
+        return;
     }
     if (v->open && voc_has_tools(v)) {
         json_add_str(list, NULL, "tools");

@@ -196,7 +196,7 @@ static void encode_next(struct tag_call *c);
 static void tag_next(struct tag_call *c);
 
 static void on_tags(struct run_tags *x, int rc, const char *msg,
-                    const uint16_t *labels, const float *probs)
+                    const struct msg_tags_done *m)
 {
     struct tag_call *c = container_of(x, struct tag_call, run);
     struct tag_text *t = &c->texts[c->at];
@@ -205,14 +205,14 @@ static void on_tags(struct run_tags *x, int rc, const char *msg,
         fail(c, rc, msg);
         return;
     }
-    t->labels = malloc(t->n * sizeof(*labels));
-    t->probs = malloc(t->n * sizeof(*probs));
+    t->labels = malloc(t->n * sizeof(*t->labels));
+    t->probs = malloc(t->n * sizeof(*t->probs));
     if (t->labels == NULL || t->probs == NULL) {
         fail(c, ERR_NOMEM, "no memory for the labels");
         return;
     }
-    memcpy(t->labels, labels, t->n * sizeof(*labels));
-    memcpy(t->probs, probs, t->n * sizeof(*probs));
+    memcpy(t->labels, m->labels, t->n * sizeof(*t->labels));
+    memcpy(t->probs, m->probs, t->n * sizeof(*t->probs));
     for (size_t i = 0; i < t->n; i++) {
         if (t->labels[i] >= c->m->bundle->n_labels) {
             fail(c, ERR_INTERNAL, "the engine gave a label that is none");

@@ -177,16 +177,18 @@ uint32_t runner_shed(struct runner *r);
 /* Close the warm sequences that hold `gone` and little else: sched_forget. */
 void runner_forget(struct runner *r, struct sched_line gone,
                    const struct sched_line *others, size_t n_others);
-/* A text that an encoder labels; embedded in the object of its owner. */
+/* A text that an encoder reads; embedded in the object of its owner. */
 struct run_tags {
     struct list link;
     const int32_t *tokens; /* n of them, borrowed until `done` or remove */
     uint32_t n;            /* 1 .. TAGS_TOKENS_MAX */
     float biases[MSG_TAGS_BIASES];
-    /* It is out of the runner. rc 0: each token's label and how likely that is,
-     * valid during the call; labels may be beyond the model's. */
+    enum pooling pool; /* POOL_NONE: labels are wanted; else a vector */
+    /* It is out of the runner. rc 0: m has each token's label and how likely that
+     * is (labels may be beyond the model's), or the vector; valid during the
+     * call. Else m is NULL. */
     void (*done)(struct run_tags *x, int rc, const char *msg,
-                 const uint16_t *labels, const float *probs);
+                 const struct msg_tags_done *m);
 };
 /* The runner has been up. `done` is not called from inside. Errors: BUSY
  * (TAGS_QUEUE_MAX wait). */

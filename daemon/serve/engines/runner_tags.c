@@ -23,7 +23,8 @@ void runner_tags_step(struct runner *r)
         r->tags_request != 0) {
         return;
     }
-    struct msg_tags m = {.n = x->n, .tokens = x->tokens};
+    struct msg_tags m = {
+        .pool = (uint8_t)x->pool, .n = x->n, .tokens = x->tokens};
     memcpy(m.biases, x->biases, sizeof(m.biases));
     buf_clear(&r->out);
     msg_tags_put(&r->out, &m);
@@ -34,7 +35,13 @@ void runner_tags_step(struct runner *r)
     child_deadline(r->child, r->conf.step_ms);
 }
 
-/* Its answer came, m, or it has none. */
+/* Of the kind that was asked for. */
+static bool is_answer(const struct run_tags *x, const struct msg_tags_done *m)
+{
+    return x->pool != POOL_NONE ? m->n_vector > 0 : m->n == x->n;
+}
+
+/* Its answer came, m, or it has none: NULL. */
 static void answer(struct runner *r, int rc, const char *msg,
                    const struct msg_tags_done *m)
 {
@@ -42,13 +49,13 @@ static void answer(struct runner *r, int rc, const char *msg,
     r->tags_request = 0;
     r->tags_left = false;
     runner_quiet(r);
-    if (x != NULL && m->n != 0 && m->n != x->n) {
+    if (x != NULL && m != NULL && !is_answer(x, m)) {
         child_kill(r->child, ERR_FRAME);
         return;
     }
     if (x != NULL) {
         list_del(&x->link);
-        x->done(x, rc, msg, m->labels, m->probs);
+        x->done(x, rc, msg, m);
     }
     runner_tags_step(r);
 }
@@ -73,8 +80,7 @@ bool runner_tags_error(struct runner *r, uint32_t request, int code,
     if (r->tags_request == 0 || request != r->tags_request) {
         return false;
     }
-    const struct msg_tags_done none = {.n = 0};
-    answer(r, code, msg, &none);
+    answer(r, code, msg, NULL);
     return true;
 }
 
@@ -91,7 +97,7 @@ void runner_tags_fail(struct runner *r, int code, const char *msg)
     }
     for (struct run_tags *x = first(r); x != NULL; x = first(r)) {
         list_del(&x->link);
-        x->done(x, code, msg, NULL, NULL);
+        x->done(x, code, msg, NULL);
     }
 }
 

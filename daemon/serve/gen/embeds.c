@@ -22,11 +22,14 @@ static struct embeds *of_work(struct text_work *w)
 static void leave(struct embeds *x)
 {
     model_unwait(&x->wait);
-    for (size_t i = 0; x->running && i < EMBED_AT_ONCE; i++) {
-        if (x->slots[i].text != NULL) {
-            runner_remove(x->m->runner, &x->slots[i].run);
-            x->slots[i].text = NULL;
+    for (size_t i = 0; x->running && i < x->at_once; i++) {
+        struct embed_slot *s = &x->slots[i];
+        if (s->text != NULL && x->m->bundle->encoder) {
+            runner_tags_remove(x->m->runner, &s->tags);
+        } else if (s->text != NULL) {
+            runner_remove(x->m->runner, &s->run);
         }
+        s->text = NULL;
     }
     x->running = false;
     if (x->seated) {
@@ -55,14 +58,13 @@ static struct embed_slot *slot_of(struct run_stream *r)
     return container_of(r, struct embed_slot, run);
 }
 
-static void on_computed(struct run_stream *r)
+/* The slot's text is out of the runner. */
+static void take(struct embed_slot *s, const float *vector, uint32_t n)
 {
-    struct embed_slot *s = slot_of(r);
     struct embeds *x = s->of;
     struct embed_text *t = s->text;
-    runner_remove(x->m->runner, r);
     s->text = NULL;
-    if (r->vector == NULL || r->n_vector != x->width) {
+    if (vector == NULL || n != x->width) {
         finish(x, ERR_INTERNAL, "the engine gave a vector of another width");
         return;
     }
@@ -71,11 +73,30 @@ static void on_computed(struct run_stream *r)
         finish(x, ERR_NOMEM, "no memory for the vectors");
         return;
     }
-    memcpy(t->vector, r->vector, x->width * sizeof(*t->vector));
+    memcpy(t->vector, vector, x->width * sizeof(*t->vector));
     x->srv->stats.embedded_texts++;
     x->srv->stats.embedded_tokens += t->n;
     x->n_done++;
     feed(x);
+}
+
+static void on_computed(struct run_stream *r)
+{
+    struct embed_slot *s = slot_of(r);
+    runner_remove(s->of->m->runner, r);
+    take(s, r->vector, r->n_vector);
+}
+
+static void on_read(struct run_tags *r, int rc, const char *msg,
+                    const struct msg_tags_done *m)
+{
+    struct embed_slot *s = container_of(r, struct embed_slot, tags);
+    if (rc != 0) {
+        s->text = NULL;
+        finish(s->of, rc, msg);
+        return;
+    }
+    take(s, m->vector, m->n_vector);
 }
 
 /* A row tells its code alone; this one is about the model. */
@@ -95,6 +116,19 @@ static void on_fail(struct run_stream *r, int code, const char *msg)
 
 static const struct run_events events = {.on_computed = on_computed,
                                          .on_fail = on_fail};
+
+static int add_to_encoder(struct embeds *x, struct embed_slot *s,
+                          struct embed_text *t)
+{
+    *s = (struct embed_slot){.of = x, .text = t};
+    s->tags.tokens = t->tokens;
+    s->tags.n = t->n;
+    s->tags.pool = bundle_pooling(x->m->bundle);
+    s->tags.done = on_read;
+    int rc = runner_tags_add(x->m->runner, &s->tags);
+    s->text = rc == 0 ? t : NULL;
+    return rc;
+}
 
 static int add(struct embeds *x, struct embed_slot *s, struct embed_text *t)
 {
@@ -120,10 +154,12 @@ static int add(struct embeds *x, struct embed_slot *s, struct embed_text *t)
 /* The next texts to places that are free; the end when there are none left. */
 static void feed(struct embeds *x)
 {
-    for (size_t i = 0; i < EMBED_AT_ONCE && x->at < x->n_texts; i++) {
+    bool encoder = x->m->bundle->encoder;
+    for (size_t i = 0; i < x->at_once && x->at < x->n_texts; i++) {
         struct embed_slot *s = &x->slots[i];
         if (s->text == NULL) {
-            int rc = add(x, s, &x->texts[x->at]);
+            struct embed_text *t = &x->texts[x->at];
+            int rc = encoder ? add_to_encoder(x, s, t) : add(x, s, t);
             if (rc != 0) {
                 finish(x, rc, "the queue is full");
                 return;
@@ -135,7 +171,9 @@ static void feed(struct embeds *x)
         finish(x, 0, NULL);
         return;
     }
-    runner_kick(x->m->runner);
+    if (!encoder) {
+        runner_kick(x->m->runner);
+    }
 }
 
 static void run(struct embeds *x)
@@ -292,7 +330,7 @@ int embeds_check(const struct model *m, struct err *e)
     if (m->bundle == NULL) {
         return err_set(e, ERR_MODEL_FAILED, "%s: %s", m->name, m->reason);
     }
-    if (m->bundle->n_labels > 0) {
+    if (bundle_kind(m->bundle) == BUNDLE_TAGGER) {
         return err_set(e, ERR_UNSUPPORTED,
                        "%s labels tokens and gives no embeddings; use "
                        "/aned/v1/classify", m->name);
@@ -320,9 +358,11 @@ static void make_way(struct admit_req *s)
 static int admit(struct embeds *x, struct err *e)
 {
     struct model *m = x->m;
+    size_t most = m->bundle->encoder ? 1 : EMBED_AT_ONCE;
+    x->at_once = (uint32_t)num_min(x->n_texts, most);
     x->seat = (struct admit_req){
         .cls = x->cls,
-        .n = (uint32_t)num_min(x->n_texts, EMBED_AT_ONCE),
+        .n = x->at_once,
         .make_way = make_way,
         .stays = true};
     if (admit_add(&m->admit, &x->seat) != 0) {

@@ -3,7 +3,8 @@
  *
  *   embeds_start
  *      -> each text: tokens (text thread) -> the model is loaded
- *      -> EMBED_AT_ONCE streams at a time, that pool (sched.h, rule 16)
+ *      -> EMBED_AT_ONCE streams at a time, that pool (sched.h, rule 16); of an
+ *         encoder one text after the other
  *      -> done
  *
  * The routes of a dialect fill struct embeds and write its answer; they know
@@ -30,7 +31,8 @@ struct embed_text {
 
 struct embeds;
 struct embed_slot {
-    struct run_stream run;
+    struct run_stream run; /* of a decoder */
+    struct run_tags tags;  /* of an encoder */
     struct embeds *of;
     struct embed_text *text; /* NULL: it is free */
 };
@@ -49,6 +51,7 @@ struct embeds {
     void (*done)(struct embeds *x, int rc, const char *msg);
     /* kept here */
     size_t at;     /* the next text that is tokenised, then that is run */
+    uint32_t at_once; /* texts that the engine has */
     size_t n_done; /* vectors that are there */
     uint32_t width;
     uint64_t n_tokens; /* of all texts */
