@@ -36,6 +36,8 @@ struct linear_in {
 
     size_t n_groups, cap_groups;
     struct group *group;
+    struct linear_job *job; /* LINEAR_PARTS_MAX, linear_run's: as its own they
+                               would be cleared at each call */
     size_t cap_q, ldq;
     int16_t *q;
     size_t cap_lane;
@@ -61,7 +63,11 @@ struct rounding {
 int linear_in_new(size_t k, struct linear_in **ret, struct err *e)
 {
     struct linear_in *in = calloc(1, sizeof(*in));
-    if (in == NULL) {
+    if (in != NULL) {
+        in->job = calloc(LINEAR_PARTS_MAX, sizeof(*in->job));
+    }
+    if (in == NULL || in->job == NULL) {
+        free(in);
         return err_set(e, ERR_NOMEM, "a product's input");
     }
     in->k = k;
@@ -82,6 +88,7 @@ void linear_in_free(struct linear_in *in)
     free(in->q);
     free(in->lane);
     free(in->group);
+    free(in->job);
     free(in->of);
     free(in->lo);
     free(in->xscale);
@@ -290,8 +297,7 @@ bool linear_wants_integer(const struct weight *w)
 struct piece {
     const struct linear_in *in;
     const struct kernels *kn;
-    struct linear_job job[LINEAR_PARTS_MAX];
-    size_t n_jobs;
+    size_t n_jobs; /* of in->job */
     size_t units;
     unsigned threads;
     size_t measured; /* measure_columns: the first of them */
@@ -405,7 +411,7 @@ static size_t job_units(const struct linear_job *j)
 static const char *unit_at(const struct piece *p, size_t unit)
 {
     for (size_t i = 0; i < p->n_jobs; i++) {
-        const struct linear_job *j = &p->job[i];
+        const struct linear_job *j = &p->in->job[i];
         if (unit < job_units(j)) {
             return j->w + unit * UNIT * j->ldw;
         }
@@ -443,7 +449,7 @@ static void units_run(const struct piece *p, size_t begin, size_t end,
 {
     size_t first = 0; /* unit of job i */
     for (size_t i = 0; i < p->n_jobs && begin < end; i++) {
-        const struct linear_job *j = &p->job[i];
+        const struct linear_job *j = &p->in->job[i];
         size_t stop = first + job_units(j);
         if (begin < stop) {
             stop = stop < end ? stop : end;
@@ -535,7 +541,7 @@ void linear_run(const struct linear_part *parts, size_t n_parts,
         const struct weight *w = parts[i].w;
         const struct group *g = &in->group[parts[i].group];
         if (linear_wants_integer(w) && g->n > 0) {
-            job_init(&p.job[p.n_jobs++], &parts[i], in);
+            job_init(&in->job[p.n_jobs++], &parts[i], in);
             p.units += (w->rows + UNIT - 1) / UNIT;
             work += w->rows * in->k * g->cols;
         }
