@@ -19,27 +19,6 @@
  */
 #include "convert/program_impl.h"
 
-/* Rows of a band as they are cut: to 0 is the end. */
-static struct mil_value *rows_of(struct ctx *c, const char *what,
-                                 struct mil_value *x, int32_t from, int32_t to)
-{
-    const int32_t begin[4] = {0, 0, from, 0};
-    const int32_t end[4] = {0, 0, to, 0};
-    const int32_t stride[4] = {1, 1, 1, 1};
-    const bool first[4] = {true, true, from == 0, true};
-    const bool last[4] = {true, true, to == 0, true};
-    const bool none[4] = {false, false, false, false};
-    struct mil_value *b = mil_i32s(c->p, c->f, 4, begin);
-    struct mil_value *z = mil_i32s(c->p, c->f, 4, end);
-    struct mil_value *by = mil_i32s(c->p, c->f, 4, stride);
-    struct mil_value *all = mil_bools(c->p, c->f, 4, first);
-    struct mil_value *to_all = mil_bools(c->p, c->f, 4, last);
-    struct mil_value *no = mil_bools(c->p, c->f, 4, none);
-    return mil_op(c->p, c->f, "slice_by_index", draw_named(c, what), "x", x,
-                  "begin", b, "end", z, "stride", by, "begin_mask", all,
-                  "end_mask", to_all, "squeeze_mask", no, NULL);
-}
-
 static struct mil_value *blocks(struct ctx *c, const char *what,
                                 struct mil_value *x, int32_t n, int32_t rows,
                                 int32_t width)
@@ -68,9 +47,9 @@ static struct mil_value *around(struct ctx *c, const char *what,
     int32_t t = c->t == MIL_UNKNOWN ? -2 * block : (int32_t)c->t;
     int32_t d = (int32_t)c->l->d_head;
     struct mil_value *part[3] = {NULL, NULL, NULL};
-    part[0] = rows_of(c, "band_before", x, 0, t);
-    part[1] = rows_of(c, "band_own", x, block, t + block);
-    part[2] = rows_of(c, "band_after", x, 2 * block, 0);
+    part[0] = draw_slice(c, "band_before", x, 2, 0, t);
+    part[1] = draw_slice(c, "band_own", x, 2, block, t + block);
+    part[2] = draw_slice(c, "band_after", x, 2, 2 * block, 0);
     for (size_t i = 0; i < 3; i++) {
         part[i] = blocks(c, "band_blocks", part[i], 1, block, d);
     }

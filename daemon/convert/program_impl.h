@@ -54,6 +54,8 @@ struct mil_value *draw_swap(struct ctx *c, const char *what,
 struct mil_value *draw_matmul(struct ctx *c, const char *what,
                               struct mil_value *x, struct mil_value *y,
                               bool transpose_y);
+/* Elements [from, to) of an axis of x, all of the others; to 0: to the end, which
+ * may vary. */
 struct mil_value *draw_slice(struct ctx *c, const char *what,
                              struct mil_value *x, size_t axis, int32_t from,
                              int32_t to);

@@ -63,7 +63,6 @@ struct mil_value *draw_matmul(struct ctx *c, const char *what,
                   "transpose_x", tx, "transpose_y", ty, NULL);
 }
 
-/* Elements [from, to) of an axis of x, all of the others. */
 struct mil_value *draw_slice(struct ctx *c, const char *what,
                              struct mil_value *x, size_t axis, int32_t from,
                              int32_t to)
@@ -80,10 +79,15 @@ struct mil_value *draw_slice(struct ctx *c, const char *what,
     struct mil_value *z = mil_i32s(c->p, c->f, 4, end);
     struct mil_value *by = mil_i32s(c->p, c->f, 4, stride);
     struct mil_value *all = mil_bools(c->p, c->f, 4, whole);
+    struct mil_value *to_all = all;
+    if (to == 0) {
+        whole[axis] = true;
+        to_all = mil_bools(c->p, c->f, 4, whole);
+    }
     struct mil_value *no = mil_bools(c->p, c->f, 4, none);
     return mil_op(c->p, c->f, "slice_by_index", draw_named(c, what), "x", x,
                   "begin", b, "end", z, "stride", by, "begin_mask", all,
-                  "end_mask", all, "squeeze_mask", no, NULL);
+                  "end_mask", to_all, "squeeze_mask", no, NULL);
 }
 
 struct mil_value *draw_constant(struct ctx *c, const char *what,

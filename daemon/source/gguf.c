@@ -69,7 +69,7 @@ static int not_gguf(const struct gguf *g, struct err *e)
     if (g->n > 3 && g->p[0] == 0x08 && g->p[1] < 32 &&
         (g->p[2] == 0x12 || g->p[2] == 0x3a || g->p[2] == 0x42)) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "an ONNX file; aned converts GGUF and safetensors for now");
+                       "an ONNX file: it is read by the name NAME.onnx");
     }
     return err_set(e, ERR_GGUF_MAGIC, "%s", err_text(ERR_GGUF_MAGIC));
 }

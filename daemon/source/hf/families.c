@@ -504,6 +504,7 @@ static const struct hf_family rows[] = {
      .keys = hf_privacy_filter_keys,
      .acts = silu,
      .sandwich = true, /* in name: what it is, arch/ says */
+     .yarn_exact = true,
      .fill = hf_fill_privacy_filter,
      .take = hf_take_privacy_filter},
     {.model_type = "zaya",

@@ -53,6 +53,7 @@ struct hf_family {
     bool plus_one;   /* norms multiply by 1 + weight */
     bool sandwich;   /* post_attention_layernorm is a norm of attn's output */
     bool full_rope;  /* rope.dimension_count and vocab_size are written */
+    bool yarn_exact; /* a yarn rotation may say truncate false */
     bool own_sizes;  /* `fill` writes heads of keys and feed-forward */
     const char *eps; /* the key of the norms' epsilon; NULL: rms_norm_eps */
     int (*fill)(struct hf *h, struct err *e);

@@ -114,8 +114,7 @@ static int put_yarn(struct hf *h, const struct hf_rope *r, struct err *e)
     RETERR(hf_num(r->j, "beta_slow", false, 1e-3, 1e6, &slow, e));
     RETERR(hf_num(r->j, "attention_factor", false, 1e-3, 1e3, &attention, e));
     RETERR(hf_bool(r->j, "truncate", &truncate, e));
-    bool can = strcmp(h->family->arch, "openai-privacy-filter") == 0;
-    if (!truncate && !can) {
+    if (!truncate && !h->family->yarn_exact) {
         return err_set(e, ERR_UNSUPPORTED,
                        WHERE "a yarn rotation with truncate false");
     }

@@ -567,12 +567,15 @@ static void test_handing_routers(void **state)
     }
 }
 
+/* A manifest in which `from` stands as `to`; what the refusal says. */
+struct change {
+    const char *from, *to, *tells;
+};
+
 static void test_handing_read(void **state)
 {
     (void)state;
-    static const struct {
-        const char *from, *to, *tells;
-    } t[] = {
+    static const struct change t[] = {
         {"\"role\": \"keys\"", "\"role\": \"queries\"", "gives[0]"   },
         {"\"role\": \"keys\"", "\"role\": \"values\"",  "twice"      },
         {"\"gives\": [",       "\"gives\": [7, ",        "gives[0]"   },
@@ -680,12 +683,30 @@ static void test_encoder(void **state)
     arena_fini(&a.arena);
 }
 
+static void are_refused(void (*make)(struct bundle *b), const struct change *t,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct err e = {0};
+        struct bundle a;
+        struct bundle *b = NULL;
+        make(&a);
+        unit_ok(bundle_write(dir, &a, &e), &e);
+        arena_fini(&a.arena);
+        change_manifest(t[i].from, t[i].to);
+        int rc = bundle_open(dir, &b, &e);
+        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
+            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
+                     e.msg);
+        }
+        assert_null(b);
+    }
+}
+
 static void test_encoder_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *from, *to, *tells;
-    } t[] = {
+    static const struct change t[] = {
         {"\"kind\": \"encoder\"", "\"kind\": \"tagger\"", "kind"          },
         {"\"kind\": \"encoder\"", "\"kind\": 3",          "kind"          },
         {"\"kind\": \"encoder\"", "\"sort\": 3",          ""              },
@@ -707,21 +728,7 @@ static void test_encoder_refused(void **state)
         {"\"sinks\": true",       "\"sinks\": false",       "fingerprint"   },
         {"\"act\": \"clamped\"",  "\"act\": \"clamp\"",     "layers[0]"     },
     };
-    for (size_t i = 0; i < countof(t); i++) {
-        struct err e = {0};
-        struct bundle a;
-        struct bundle *b = NULL;
-        encoder_sample(&a);
-        unit_ok(bundle_write(dir, &a, &e), &e);
-        arena_fini(&a.arena);
-        change_manifest(t[i].from, t[i].to);
-        int rc = bundle_open(dir, &b, &e);
-        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
-            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
-                     e.msg);
-        }
-        assert_null(b);
-    }
+    are_refused(encoder_sample, t, countof(t));
 }
 
 /* One without labels has no head and no window, and may have positions. */
@@ -799,9 +806,7 @@ static void test_embedder(void **state)
 static void test_embedder_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *from, *to, *tells;
-    } t[] = {
+    static const struct change t[] = {
         {"\"kind\": \"encoder\"", "\"sort\": 3", "both sides"},
         {"\"kind\": \"encoder\"", "\"kind\": \"encoder\", \"labels\": [\"O\"]",
          "window 0"},
@@ -826,21 +831,7 @@ static void test_embedder_refused(void **state)
         {"\"act\": \"gelu_erf\"", "\"act\": \"gelu_tanh\"", "fingerprint"},
         {"\"pooling\": \"cls\"", "\"pooling\": \"rank\"", "pooling"},
     };
-    for (size_t i = 0; i < countof(t); i++) {
-        struct err e = {0};
-        struct bundle a;
-        struct bundle *b = NULL;
-        embedder_sample(&a);
-        unit_ok(bundle_write(dir, &a, &e), &e);
-        arena_fini(&a.arena);
-        change_manifest(t[i].from, t[i].to);
-        int rc = bundle_open(dir, &b, &e);
-        if (rc != ERR_BUNDLE || strstr(e.msg, t[i].tells) == NULL) {
-            fail_msg("%s -> %s: %s: %s", t[i].from, t[i].to, err_name(rc),
-                     e.msg);
-        }
-        assert_null(b);
-    }
+    are_refused(embedder_sample, t, countof(t));
 }
 
 /* A name of any length up to the limit, and as many as there may be. */
