@@ -39,7 +39,7 @@ class Net:
         if stamp.exists() and stamp.read_text() == key:
             return
         shutil.rmtree(self.build_dir, ignore_errors=True)
-        # no optimisation but the kernels' own: what is wanted is that it compiles and links
+        # hardly optimised: what is wanted is that it compiles and links
         self._meson("setup", self.build_dir, TOP, "--cross-file", cross, "-Dbuildtype=plain", "-Dwerror=true")
         stamp.write_text(key)
 

@@ -1,4 +1,6 @@
-"""Session fixtures: the real model is dequantised once and converted once a quantisation."""
+"""Session fixtures: the real model is dequantised once a process, and converted once a quantisation."""
+import fcntl
+import os
 import shutil
 
 import pytest
@@ -14,16 +16,28 @@ def gemma_model(gemma):
 
 @pytest.fixture(scope="session")
 def gemma_bundle(aned, gemma, tmp_path_factory):
-    """gemma_bundle("int8 --calibrate on") -> a bundle of context 1024 that tests only read."""
-    made = {}
+    """gemma_bundle("int8 --calibrate on") -> a bundle of context 1024 that tests only read, also those of other processes of
+    this session. The last one removes it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers
 
     def get(quant):
-        if quant not in made:
-            made[quant] = tmp_path_factory.mktemp(f"gemma-{quant.split()[0]}") / "bundle"
-            form, *more = quant.split()
-            convert(aned, gemma, made[quant], form, "--context", 1024, *more)
-        return made[quant]
+        form, *more = quant.split()
+        path = folder / ("gemma-" + "".join(quant.split()))
+        with open(path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                convert(aned, gemma, path, form, "--context", 1024, *more)
+        return path
 
-    yield get
-    for path in made.values():
-        shutil.rmtree(path)
+    with open(folder / "gemma.users", "w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        yield get
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # somebody reads them
+        for path in folder.glob("gemma-*"):
+            if path.is_dir():
+                shutil.rmtree(path)

@@ -254,7 +254,7 @@ static void test_cancelled(void **state)
         .threads = 1, .backend = "coreml", .watch = {never, &asked}
     };
     struct err e = {0};
-    char dir[256];
+    char dir[1024];
     (void)snprintf(dir, sizeof(dir), "%s", engine_bundle(g)->dir);
     engine_close(g);
     struct kit_left before = kit_count();

@@ -96,7 +96,8 @@ static void test_on_cpu(void **state)
     free(p.ops);
     kit_faults("");
     unit_ok(BE->plan(pkgs.kv.path, NULL, &conf, &p, &e), &e);
-    assert_int_equal(find(&p, "y")->preferred, BACKEND_CPU);
+    const struct backend_plan_op *y = find(&p, "y");
+    assert_true(y != NULL && y->preferred == BACKEND_CPU);
     free(p.ops);
 }
 
