@@ -151,8 +151,8 @@ static void an_expert_that_nobody_chose(void **state)
     close_model(&m);
 }
 
-/* Palettes of 16 rows: two experts of 12 share one, experts of 48 have their
- * own. */
+/* 60 rows of gate are palettes of 15, and an expert has 12: all of that matrix is
+ * rounded. */
 static void shared_palettes_are_rounded(void **state)
 {
     (void)state;
@@ -161,7 +161,6 @@ static void shared_palettes_are_rounded(void **state)
     struct err e = {0};
     struct mk of = calm(&models[ZAYA]);
     open_model(&m, &of, "lut6:16", NULL);
-    /* 60 rows of gate: groups of 15, of which an expert has no whole number */
     assert_int_equal(
         quant_fit(m.forms.spec, (uint64_t)ZAYA_EXPERTS * ZAYA_WIDE).group, 15);
     const struct calibrate_conf conf = conf_of(&m, at("codes"));
@@ -171,6 +170,39 @@ static void shared_palettes_are_rounded(void **state)
     }
     calibration_close(c);
     clear(at("codes"));
+    close_model(&m);
+}
+
+/* --- limits --- */
+
+/* LFM2.5-8B-A1B's numbers, and a dense branch besides. */
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    struct model m;
+    struct err e = {0};
+    uint32_t n = 0;
+    open_model(&m, &fused, "lut4", NULL);
+    uint64_t small = calibrate_bytes(&m.d, &m.forms, CALIBRATE_SEQUENCES);
+    m.d.d_model = 2048;
+    for (uint32_t l = 0; l < m.d.n_layers; l++) {
+        struct layer *y = &m.d.layers[l];
+        y->n_heads = 32;
+        y->n_kv = 8;
+        y->d_head = 64;
+        y->d_ff = 7168;
+        y->n_experts = 32;
+        y->d_expert = 1792;
+        m.d.parts[l][SLOT_DOWN - SLOT_LAYER].cols = 7168;
+    }
+    unit_ok(calibrate_fit(&m.d, &m.forms, &n, &e), &e);
+    assert_int_equal(n, CALIBRATE_SEQUENCES);
+    uint64_t all = calibrate_bytes(&m.d, &m.forms, n);
+    assert_true(all > small && all <= CALIBRATE_BYTES_MAX);
+    /* what both sides' experts read is in it */
+    assert_true(all > 2 * 4 * (uint64_t)n * CALIBRATE_TOKENS * 2048 + small);
+    m.d.layers[1].d_expert = 16384; /* rows of `down` */
+    assert_int_equal(calibrate_fit(&m.d, &m.forms, &n, &e), ERR_UNSUPPORTED);
     close_model(&m);
 }
 
@@ -196,6 +228,7 @@ int main(void)
         cmocka_unit_test(the_same_bytes),
         cmocka_unit_test(an_expert_that_nobody_chose),
         cmocka_unit_test(shared_palettes_are_rounded),
+        cmocka_unit_test(memory_is_bounded),
         cmocka_unit_test(nearer_than_the_nearest),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
