@@ -383,7 +383,7 @@ static int put_codes(const struct weights *x, struct mil_writer *w,
 {
     const struct gguf_tensor *t = p->t;
     if (x->codes == NULL ||
-        !x->codes(x->ctx, t, p->first + first, rows, made)) {
+        !x->codes(x->ctx, p, first, rows, made)) {
         return weights_encode(x, p, first, rows, perm, spec, sink_blob, w,
                               params, error, e);
     }

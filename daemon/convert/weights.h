@@ -32,10 +32,10 @@ struct weights {
      * NULL: there is no calibration. Called by the thread of weights_matrix. */
     void (*inputs)(void *ctx, const struct gguf_tensor *t,
                    struct weights_inputs *ret);
-    /* Codes of rows [first, first + rows) of t that were made before and are
+    /* Codes of rows [first, first + rows) of p that were made before and are
      * used in place of encoding; false: there are none. NULL: never. Borrowed
      * until weights_matrix returns; same thread. */
-    bool (*codes)(void *ctx, const struct gguf_tensor *t, uint64_t first,
+    bool (*codes)(void *ctx, const struct part *p, uint64_t first,
                   uint64_t rows, struct weights_codes *ret);
     void *ctx; /* of both */
 };

@@ -114,6 +114,7 @@ static int open_all(struct encoder *g, const char *dir,
     RETERR(tables_open(&g->tables, g->b, e));
     g->cpu = (struct cpu_conf){.round_fp16 = conf->round_fp16,
                                .isa = conf->isa,
+                               .chosen_experts = conf->chosen_experts,
                                .tap = conf->tap,
                                .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,

@@ -88,6 +88,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
         (struct cpu_conf){.round_fp16 = conf->round_fp16,
                           .isa = conf->isa,
                           .any_width = conf->any_width,
+                          .chosen_experts = conf->chosen_experts,
                           .tap = conf->tap,
                           .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,

@@ -23,8 +23,9 @@ struct engine_conf {
     unsigned threads;
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
-    /* cpu_conf's, of the interpreter: any T, and a look at each result */
-    bool any_width;
+    /* cpu_conf's, of the interpreter: any T, mixtures of experts without what
+     * nobody chose, and a look at each result */
+    bool any_width, chosen_experts;
     void (*tap)(void *ctx, const char *op, const float *v, size_t n);
     void *tap_ctx;
     /* 0: exact. Else the widths that a backend says have other bits are used

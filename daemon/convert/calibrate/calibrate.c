@@ -1,4 +1,5 @@
-/* calibrate.c - the driver: group after group of each layer, then the head.
+/* calibrate.c - the driver: group after group of each layer, then the head;
+ * experts.c has a layer's experts.
  *
  *   for each layer whose file is not there yet
  *       for each group of matrices that read the same
@@ -17,31 +18,14 @@
 
 #include "base/crew.h"
 #include "convert/calibrate/impl.h"
-#include "convert/quant/feedback.h"
 
 #define PART        0.5 /* of the way towards the wanted products (facts: lut4) */
-#define KEY_VERSION "calibration 2"
+#define KEY_VERSION "calibration 3"
 
 struct calibration {
     const struct decoder *d;
     struct calibrate_samples samples;
     struct codes *files; /* a layer, and the head */
-};
-
-struct run {
-    const struct decoder *d;
-    const struct calibrate_conf *conf;
-    struct calibration *c;
-    struct streams *streams;
-    struct codes now; /* items of the layer at hand: those that have codes */
-    uint8_t key[SHA256_BYTES];
-    /* of a group: */
-    struct hessian *h;
-    struct shift *shift;
-    float *rows; /* of the matrix that the shift is for; NULL: for all */
-    float *importance;
-    struct feedback *feedback;
-    struct weights weights;
 };
 
 /* --- the key --- */
@@ -98,7 +82,7 @@ static void make_key(struct run *r)
 
 /* --- a group --- */
 
-static void group_close(struct run *r)
+void group_close(struct run *r)
 {
     feedback_close(r->feedback);
     hessian_close(r->h);
@@ -129,8 +113,8 @@ static int shift_begin(struct run *r, size_t cols, const struct part *one,
     return shift_open(cols, &of, &r->shift, e);
 }
 
-static int group_open(struct run *r, size_t cols, const struct part *one,
-                      struct err *e)
+int group_open(struct run *r, size_t cols, const struct part *one,
+               struct err *e)
 {
     r->importance = malloc(cols * sizeof(*r->importance));
     if (r->importance == NULL) {
@@ -140,8 +124,7 @@ static int group_open(struct run *r, size_t cols, const struct part *one,
     return shift_begin(r, cols, one, e);
 }
 
-static int on_inputs(void *ctx, const struct reference_panel in[SIDES],
-                     struct err *e)
+int group_add(void *ctx, const struct reference_panel in[SIDES], struct err *e)
 {
     struct run *r = ctx;
     const struct reference_panel *q = &in[QUANTISED];
@@ -152,8 +135,7 @@ static int on_inputs(void *ctx, const struct reference_panel in[SIDES],
                      q->tokens, e);
 }
 
-/* The sums are complete. */
-static int make_feedback(struct run *r, struct err *e)
+int group_feedback(struct run *r, struct err *e)
 {
     hessian_importance(r->h, r->importance);
     RETERR(feedback_open(r->h, r->shift, PART, r->weights.threads, &r->feedback,
@@ -178,14 +160,14 @@ static int advance(struct run *r, double cost, struct err *e)
                : progress_add(r->conf->progress, (uint64_t)cost, e);
 }
 
-static bool has_slot(const struct group *g, enum arch_slot slot)
+void group_show(struct run *r, const struct codes *file, enum arch_slot slot)
 {
-    for (size_t i = 0; i < countof(g->slots); i++) {
-        if (g->slots[i] == slot) {
-            return true;
+    r->now.map = file->map;
+    for (size_t i = 0; i < file->n; i++) {
+        if (file->items[i].slot == slot) {
+            r->now.items[r->now.n++] = file->items[i];
         }
     }
-    return false;
 }
 
 /* Codes of the group's matrices into the file of layer l. From then on r->now
@@ -193,17 +175,19 @@ static bool has_slot(const struct group *g, enum arch_slot slot)
 static int encode_group(struct run *r, struct codes *file,
                         const struct group *g, struct err *e)
 {
-    for (size_t i = 0; i < file->n; i++) {
-        if (has_slot(g, file->items[i].slot)) {
-            RETERR(codes_encode(file, &file->items[i], &r->weights, e));
+    for (size_t k = 0; k < countof(g->slots); k++) {
+        if (g->slots[k] == SLOT_COUNT) {
+            continue;
         }
+        for (size_t i = 0; i < file->n; i++) {
+            const struct item *it = &file->items[i];
+            if (it->slot == g->slots[k]) {
+                RETERR(codes_encode(file, it, 0, it->rows, &r->weights, e));
+            }
+        }
+        group_show(r, file, g->slots[k]);
     }
     r->now.map = file->map;
-    for (size_t i = 0; i < file->n; i++) {
-        if (has_slot(g, file->items[i].slot)) {
-            r->now.items[r->now.n++] = file->items[i];
-        }
-    }
     return 0;
 }
 
@@ -218,9 +202,9 @@ static int quantise_group(struct run *r, uint32_t l, const struct group *g,
     if (cols > 0) {
         CHECK(group_open(r, cols, group_one(r->d, r->conf->forms, l, g), e));
     }
-    CHECK(streams_read(r->streams, l, g, cols > 0 ? on_inputs : NULL, r, e));
+    CHECK(streams_read(r->streams, l, g, cols > 0 ? group_add : NULL, r, e));
     if (cols > 0) {
-        CHECK(make_feedback(r, e));
+        CHECK(group_feedback(r, e));
         CHECK(encode_group(r, &r->c->files[l], g, e));
     }
     if (g->last) {
@@ -252,7 +236,19 @@ static int run_through(struct run *r, uint32_t l, struct err *e)
         }
         RETERR(advance(r, cost_group(r->d, r->conf->forms, l, g), e));
     }
-    return 0;
+    return advance(r, cost_experts(r->d, r->conf->forms, l), e);
+}
+
+/* Experts read the stream, so their codes are there before it passes them. */
+static int quantise_experts(struct run *r, uint32_t l, const struct group *g,
+                            struct err *e)
+{
+    if (g->block != REFERENCE_FFN || !g->last ||
+        !group_has_experts(r->d, r->conf->forms, l)) {
+        return 0;
+    }
+    RETERR(experts_quantise(r, &r->c->files[l], l, e));
+    return advance(r, cost_experts(r->d, r->conf->forms, l), e);
 }
 
 static int quantise_layer(struct run *r, uint32_t l, struct err *e)
@@ -261,6 +257,7 @@ static int quantise_layer(struct run *r, uint32_t l, struct err *e)
     r->now.n = 0;
     RETERR(codes_create(file, r->key, e));
     for (size_t i = 0; i < n_groups; i++) {
+        RETERR(quantise_experts(r, l, &groups[i], e));
         if (group_is(r->d, l, &groups[i])) {
             RETERR(quantise_group(r, l, &groups[i], e));
         }
@@ -276,11 +273,12 @@ static int quantise_head(struct run *r, struct err *e)
     CHECK(codes_create(file, r->key, e));
     if (file->n > 0) {
         CHECK(group_open(r, (size_t)arch_head(r->d)->cols, NULL, e));
-        CHECK(streams_head(r->streams, on_inputs, r, e));
-        CHECK(make_feedback(r, e));
+        CHECK(streams_head(r->streams, group_add, r, e));
+        CHECK(group_feedback(r, e));
     }
     for (size_t i = 0; i < file->n; i++) {
-        CHECK(codes_encode(file, &file->items[i], &r->weights, e));
+        const struct item *it = &file->items[i];
+        CHECK(codes_encode(file, it, 0, it->rows, &r->weights, e));
         CHECK(advance(r, cost_head(r->d, r->conf->forms) / (double)file->n, e));
     }
     CHECK(codes_publish(file, r->conf->dir, e));
@@ -402,15 +400,29 @@ const struct calibrate_samples *calibration_samples(const struct calibration *c)
     return &c->samples;
 }
 
-bool calibration_codes(void *ctx, const struct gguf_tensor *t, uint64_t first,
+/* The item that begins with row `first` of p; NULL: none. */
+static const struct item *item_at(const struct codes *f, const struct part *p,
+                                  uint64_t first)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const struct item *it = &f->items[i];
+        if (it->part.t == p->t && it->part.first == p->first &&
+            it->from == first) {
+            return it;
+        }
+    }
+    return NULL;
+}
+
+bool calibration_codes(void *ctx, const struct part *p, uint64_t first,
                        uint64_t rows, struct weights_codes *ret)
 {
     const struct calibration *c = ctx;
     for (uint32_t l = 0; l <= c->d->n_layers; l++) {
         const struct codes *f = &c->files[l];
-        const struct item *i = codes_item(f, t, first);
+        const struct item *i = item_at(f, p, first);
         if (i != NULL) {
-            must(i->part.first == first && i->part.rows == rows);
+            must(i->rows == rows);
             ret->codes = f->map.p + i->codes_at;
             ret->params =
                 (const uint16_t *)(const void *)(f->map.p + i->params_at);
@@ -428,9 +440,10 @@ int calibration_rows(void *ctx, const struct gguf_tensor *t, uint64_t first,
     for (uint32_t l = 0; l <= c->d->n_layers; l++) {
         const struct codes *f = &c->files[l];
         for (uint64_t row = first; row < first + n; row++) {
-            const struct item *i = codes_item(f, t, row);
+            uint64_t at = 0;
+            const struct item *i = codes_item(f, t, row, &at);
             if (i != NULL) {
-                codes_row(f, i, row, out + (size_t)((row - first) * t->cols));
+                codes_row(f, i, at, out + (size_t)((row - first) * t->cols));
             }
         }
     }

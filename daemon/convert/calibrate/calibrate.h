@@ -4,7 +4,9 @@
  * source's weights, once with those that are quantised already. What each
  * matrix reads in both is summed (quant/hessian.h), and its codes are chosen so
  * that the product on the quantised inputs comes near to the wanted one
- * (quant/feedback.h). The codes go to files, one a layer and one for the head;
+ * (quant/feedback.h). An expert's sums are of the tokens that chose it, by their
+ * gates, and of what all tokens have in common as if PSEUDO of them had chosen
+ * it (experts.c). The codes go to files, one a layer and one for the head;
  * the package takes them from there (weights.h).
  *
  * The same source, samples and options give the same bytes, for every number
@@ -64,7 +66,7 @@ const struct calibrate_samples *
 calibration_samples(const struct calibration *c);
 
 /* weights.codes, with a struct calibration as its context. */
-bool calibration_codes(void *c, const struct gguf_tensor *t, uint64_t first,
+bool calibration_codes(void *c, const struct part *p, uint64_t first,
                        uint64_t rows, struct weights_codes *ret);
 
 /* reference_conf.rows, with a struct calibration: the rows of all matrices as

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/half.h"
+#include "base/num.h"
 #include "convert/calibrate/impl.h"
 
 #define MAGIC      "anedcode"
@@ -29,9 +29,11 @@ static size_t whole(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-static void add_item(struct codes *c, const struct decoder *d,
+/* Rows [from, from + rows) of p. */
+static void add_rows(struct codes *c, const struct decoder *d,
                      const struct calibrate_conf *conf, uint32_t l,
-                     enum arch_slot slot, const struct part *p)
+                     enum arch_slot slot, const struct part *p, uint64_t from,
+                     uint64_t rows)
 {
     if (!group_takes(d, conf->forms, p)) {
         return;
@@ -40,14 +42,31 @@ static void add_item(struct codes *c, const struct decoder *d,
     struct quant_spec spec = quant_choice_for(conf->forms, p->t->name);
     *i = (struct item){.slot = slot,
                        .part = *p,
-                       .spec = quant_fit(spec, p->rows),
+                       .from = from,
+                       .rows = rows,
+                       .spec = quant_fit(spec, rows),
                        .codes_at = c->bytes};
     i->permutes =
         (slot == SLOT_Q || slot == SLOT_K) && arch_permutes(d, l, &i->perm);
     i->params_at = whole(
-        i->codes_at + (size_t)(p->rows * p->cols * quant_bits(spec.kind) / 8));
+        i->codes_at + (size_t)(rows * p->cols * quant_bits(spec.kind) / 8));
     c->bytes = whole(i->params_at +
-                     (size_t)quant_params(i->spec, p->rows) * sizeof(uint16_t));
+                     (size_t)quant_params(i->spec, rows) * sizeof(uint16_t));
+}
+
+/* An item for each constant of the package. */
+static void add_matrix(struct codes *c, const struct decoder *d,
+                       const struct calibrate_conf *conf, uint32_t l,
+                       enum arch_slot slot)
+{
+    const struct part *p = arch_part(d, l, slot);
+    if (p->t == NULL) {
+        return;
+    }
+    uint64_t most = arch_rows_most(d, l, slot);
+    for (uint64_t from = 0; from < p->rows; from += most) {
+        add_rows(c, d, conf, l, slot, p, from, num_min(most, p->rows - from));
+    }
 }
 
 int codes_plan(struct codes *c, const struct decoder *d,
@@ -55,25 +74,31 @@ int codes_plan(struct codes *c, const struct decoder *d,
 {
     char name[32];
     bool head = l == d->n_layers;
-    size_t room = head ? conf->n_heads : n_groups * countof(groups[0].slots);
+    static const enum arch_slot experts[] = {SLOT_EXPERT_GATE, SLOT_EXPERT_UP,
+                                             SLOT_EXPERT_DOWN};
+    size_t room = head ? conf->n_heads
+                       : n_groups * countof(groups[0].slots) +
+                             countof(experts) * MODEL_EXPERT_GROUPS;
     *c = (struct codes){.bytes = HEAD_BYTES, .fd = -1};
     c->items = calloc(room + 1, sizeof(*c->items));
     if (c->items == NULL) {
         return err_set(e, ERR_NOMEM, "no memory for a layer's codes");
     }
     for (size_t i = 0; head && i < conf->n_heads; i++) {
-        struct part p = *arch_head(d);
-        p.first += conf->heads[i].first;
-        p.rows = conf->heads[i].last - conf->heads[i].first;
-        add_item(c, d, conf, l, SLOT_OUTPUT, &p);
+        const struct calibrate_slice *s = &conf->heads[i];
+        add_rows(c, d, conf, l, SLOT_OUTPUT, arch_head(d), s->first,
+                 s->last - s->first);
     }
     for (size_t i = 0; !head && i < n_groups; i++) {
         for (size_t k = 0; k < countof(groups[i].slots); k++) {
             enum arch_slot s = groups[i].slots[k];
             if (s != SLOT_COUNT && group_is(d, l, &groups[i])) {
-                add_item(c, d, conf, l, s, arch_part(d, l, s));
+                add_matrix(c, d, conf, l, s);
             }
         }
+    }
+    for (size_t i = 0; !head && i < countof(experts); i++) {
+        add_matrix(c, d, conf, l, experts[i]);
     }
     (void)snprintf(name, sizeof(name), head ? "head" : "layer_%03u", l);
     bool fits = file_join(c->path, sizeof(c->path), conf->dir, name);
@@ -168,40 +193,47 @@ static int on_codes(void *ctx, const void *p, size_t n, struct err *e)
     return 0;
 }
 
-int codes_encode(struct codes *c, const struct item *i, const struct weights *w,
-                 struct err *e)
+int codes_encode(struct codes *c, const struct item *i, uint64_t first,
+                 uint64_t rows, const struct weights *w, struct err *e)
 {
-    struct put to = {c, i->codes_at};
-    size_t n = (size_t)quant_params(i->spec, i->part.rows);
+    size_t before = (size_t)(first * i->part.cols * quant_bits(i->spec.kind));
+    struct put to = {c, i->codes_at + before / 8};
+    size_t n = (size_t)quant_params(i->spec, rows);
+    size_t params_at =
+        first > 0 ? (size_t)quant_params(i->spec, first) * sizeof(uint16_t) : 0;
+    must(first + rows <= i->rows && before % 8 == 0);
     uint16_t *params = malloc(n * sizeof(*params));
     double error = 0;
     int rc = params != NULL ? 0 : err_set(e, ERR_NOMEM, "no memory");
     rc = rc < 0 ? rc
-                : weights_encode(w, &i->part, 0, i->part.rows,
-                                 i->permutes ? &i->perm : NULL,
-                                 quant_choice_for(w->choice, i->part.t->name),
+                : weights_encode(w, &i->part, i->from + first, rows,
+                                 i->permutes ? &i->perm : NULL, i->spec,
                                  on_codes, &to, params, &error, e);
     rc = rc < 0 ? rc
                 : file_put(c->fd, params, n * sizeof(*params),
-                           (int64_t)i->params_at, c->tmp, e);
+                           (int64_t)(i->params_at + params_at), c->tmp, e);
     free(params);
     file_unmap(&c->map); /* a mapping shows what was there when it was made */
     return rc < 0 ? rc : file_map_fd(c->fd, &c->map, e);
 }
 
 const struct item *codes_item(const struct codes *c,
-                              const struct gguf_tensor *t, uint64_t row)
+                              const struct gguf_tensor *t, uint64_t row,
+                              uint64_t *ret_row)
 {
     for (size_t i = 0; i < c->n; i++) {
-        const struct part *p = &c->items[i].part;
-        if (p->t == t && row >= p->first && row - p->first < p->rows) {
-            return &c->items[i];
+        const struct item *it = &c->items[i];
+        uint64_t at = 0;
+        if (it->part.t == t && arch_has_row(&it->part, row, &at) &&
+            at >= it->from && at - it->from < it->rows) {
+            *ret_row = at - it->from;
+            return it;
         }
     }
     return NULL;
 }
 
-/* Where a row of the source stands in the package. */
+/* Where a row of the item stands in the package. */
 static uint64_t emitted(const struct item *i, uint64_t row)
 {
     if (!i->permutes) {
@@ -224,5 +256,5 @@ void codes_row(const struct codes *c, const struct item *i, uint64_t row,
         c->map.p + i->codes_at,
         (const uint16_t *)(const void *)(c->map.p + i->params_at),
         i->part.cols};
-    quant_decode(i->spec, &from, emitted(i, row - i->part.first), out);
+    quant_decode(i->spec, &from, emitted(i, row), out);
 }

@@ -6,6 +6,7 @@
  * or less where the shift is of rows; K^3 for the factor; rows * K^2 for codes
  * and targets; for each weight N products on both sides and its palette.
  */
+#include "base/num.h"
 #include "convert/calibrate/impl.h"
 #include "convert/quant/strips.h"
 
@@ -44,7 +45,18 @@ bool group_is(const struct decoder *d, uint32_t l, const struct group *g)
     for (size_t i = 0; i < countof(g->slots); i++) {
         any = any || (g->slots[i] != SLOT_COUNT && arch_has(d, l, g->slots[i]));
     }
+    /* a feed-forward of experts alone ends as others do */
+    any = any || (g->block == REFERENCE_FFN && g->last &&
+                  d->layers[l].n_experts > 0);
     return any && reference_has(d, l, g->block);
+}
+
+bool group_has_experts(const struct decoder *d,
+                       const struct quant_choice *forms, uint32_t l)
+{
+    return group_takes(d, forms, arch_part(d, l, SLOT_EXPERT_GATE)) ||
+           group_takes(d, forms, arch_part(d, l, SLOT_EXPERT_UP)) ||
+           group_takes(d, forms, arch_part(d, l, SLOT_EXPERT_DOWN));
 }
 
 size_t group_cols(const struct decoder *d, const struct quant_choice *forms,
@@ -135,6 +147,27 @@ double cost_group(const struct decoder *d, const struct quant_choice *forms,
                        quant_choice_for(forms, p->t->name).kind);
 }
 
+double cost_experts(const struct decoder *d, const struct quant_choice *forms,
+                    uint32_t l)
+{
+    const struct layer *y = &d->layers[l];
+    if (!group_has_experts(d, forms, l)) {
+        return 0;
+    }
+    const struct part *p = arch_part(d, l, SLOT_EXPERT_DOWN);
+    double wide = (double)d->d_model;
+    double narrow = (double)y->d_expert;
+    double tokens = tokens_of() * y->n_top / y->n_experts; /* of each */
+    double palette = palette_ns(quant_choice_for(forms, p->t->name).kind);
+    double sums = 1.5 * tokens * (wide * wide + narrow * narrow);
+    double factors = wide * wide * wide + narrow * narrow * narrow;
+    double codes = 2 * narrow * wide * wide + wide * narrow * narrow;
+    double run = wide * narrow * (NS_WEIGHT + 4 * tokens * NS_MAC + palette);
+    return y->n_experts * (sums * NS_SUM + factors * NS_FACTOR +
+                           codes * NS_CODE + 3 * run) +
+           tokens_of() * wide * wide / 2 * NS_SUM;
+}
+
 double cost_head(const struct decoder *d, const struct quant_choice *forms)
 {
     const struct part *p = arch_head(d);
@@ -163,6 +196,7 @@ double calibrate_cost(const struct decoder *d, const struct quant_choice *forms,
         for (size_t i = 0; i < n_groups; i++) {
             ns += cost_group(d, forms, l, &groups[i]);
         }
+        ns += cost_experts(d, forms, l);
     }
     return ns + (own ? cost_sample(d) * (CALIBRATE_TOKENS - 1) : 0);
 }
@@ -182,8 +216,22 @@ static uint64_t widest(const struct decoder *d,
                                 : 0;
             most = cols > most ? cols : most;
         }
+        if (group_has_experts(d, forms, l)) {
+            most = num_max(most, num_max(d->d_model, d->layers[l].d_expert));
+        }
     }
     return most;
+}
+
+/* The mean of what experts read. */
+static uint64_t mean_bytes(const struct decoder *d,
+                           const struct quant_choice *forms)
+{
+    uint32_t l = 0;
+    while (l < d->n_layers && !group_has_experts(d, forms, l)) {
+        l++;
+    }
+    return l < d->n_layers ? 4 * (uint64_t)d->d_model * d->d_model : 0;
 }
 
 uint64_t calibrate_bytes(const struct decoder *d,
@@ -192,7 +240,7 @@ uint64_t calibrate_bytes(const struct decoder *d,
     uint64_t k = widest(d, forms);
     /* the sums, the factor, the shift; panels on their way into sums; and a
      * margin for blocks of rows */
-    return 3 * 4 * k * k +
+    return 3 * 4 * k * k + mean_bytes(d, forms) +
            4 * k * (2 * REFERENCE_TOKENS_MAX + 2 * STRIPS_TOKENS) +
            streams_bytes(d, sequences) + ((uint64_t)64 << 20);
 }

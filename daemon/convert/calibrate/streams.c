@@ -13,23 +13,6 @@
 
 #define CHUNK_SEQUENCES (REFERENCE_TOKENS_MAX / CALIBRATE_TOKENS)
 
-struct side_state {
-    struct reference_conf conf;
-    struct reference *r;
-    struct reference_keys **keys; /* a chunk */
-    float *x;                     /* chunk after chunk: (d_model, tokens) */
-};
-
-struct streams {
-    const struct decoder *d;
-    const struct codes *quantised;
-    const struct quant_choice *forms;
-    const int32_t *tokens;
-    uint32_t chunks, chunk_tokens;
-    struct side_state sides[SIDES];
-    float *inner; /* of the quantised side, chunk after chunk */
-};
-
 static uint32_t chunk_sequences(uint32_t sequences)
 {
     uint32_t n = CHUNK_SEQUENCES;
@@ -56,9 +39,10 @@ static size_t inner_rows(const struct decoder *d)
 static int quantised_row(const struct streams *s, const struct gguf_tensor *t,
                          uint64_t row, float *out, struct err *e)
 {
-    const struct item *i = codes_item(s->quantised, t, row);
+    uint64_t at = 0;
+    const struct item *i = codes_item(s->quantised, t, row, &at);
     if (i != NULL) {
-        codes_row(s->quantised, i, row, out);
+        codes_row(s->quantised, i, at, out);
         return 0;
     }
     RETERR(gguf_rows(t, row, 1, out, e));
@@ -84,9 +68,8 @@ static const int32_t *chunk_tokens(const struct streams *s, uint32_t chunk)
     return s->tokens + (size_t)chunk * s->chunk_tokens;
 }
 
-/* Copy rows of a panel to or from where all chunks are kept. */
-static void copy_panel(const struct streams *s, const struct reference_panel *p,
-                       float *kept, bool keep)
+void streams_copy(const struct streams *s, const struct reference_panel *p,
+                  float *kept, bool keep)
 {
     size_t n = s->chunk_tokens;
     for (size_t i = 0; i < p->rows; i++) {
@@ -117,8 +100,8 @@ static struct reference_panel stream_panel(const struct streams *s,
     return p;
 }
 
-static int load(struct streams *s, enum side side, uint32_t chunk,
-                struct err *e)
+int streams_load(struct streams *s, enum side side, uint32_t chunk,
+                 struct err *e)
 {
     struct side_state *y = &s->sides[side];
     reference_at(y->r, y->keys[chunk], 0);
@@ -126,14 +109,14 @@ static int load(struct streams *s, enum side side, uint32_t chunk,
         RETERR(reference_embed(y->r, chunk_tokens(s, chunk), e));
     }
     const struct reference_panel p = stream_panel(s, side);
-    copy_panel(s, &p, kept_stream(s, side, chunk), false);
+    streams_copy(s, &p, kept_stream(s, side, chunk), false);
     return 0;
 }
 
 static void save(struct streams *s, enum side side, uint32_t chunk)
 {
     const struct reference_panel p = stream_panel(s, side);
-    copy_panel(s, &p, kept_stream(s, side, chunk), true);
+    streams_copy(s, &p, kept_stream(s, side, chunk), true);
 }
 
 /* --- memory --- */
@@ -191,6 +174,7 @@ int streams_open(const struct decoder *d, unsigned threads,
     for (enum side side = 0; rc == 0 && side < SIDES; side++) {
         rc = side_open(s, side, threads, sequences, e);
     }
+    rc = rc < 0 ? rc : streams_routed_open(s, e);
     if (rc < 0) {
         streams_close(s);
         return rc;
@@ -211,6 +195,7 @@ void streams_close(struct streams *s)
         reference_close(y->r);
     }
     if (s != NULL) {
+        streams_routed_close(s->routed);
         free(s->inner);
         free(s);
     }
@@ -224,7 +209,7 @@ uint64_t streams_bytes(const struct decoder *d, uint32_t sequences)
             (2 * (uint64_t)reference_stream_rows(d) + inner_rows(d));
     uint64_t keys = reference_keys_bytes(d, 1, CALIBRATE_TOKENS, false);
     return all + 2 * reference_panel_bytes(d, REFERENCE_TOKENS_MAX) +
-           2 * keys * sequences;
+           2 * keys * sequences + streams_routed_bytes(d, sequences);
 }
 
 /* --- groups --- */
@@ -235,7 +220,7 @@ static int read_chunk(struct streams *s, uint32_t l, const struct group *g,
 {
     for (enum side side = 0; side < SIDES; side++) {
         struct reference *r = s->sides[side].r;
-        RETERR(load(s, side, chunk, e));
+        RETERR(streams_load(s, side, chunk, e));
         RETERR(g->last ? reference_open_block(r, l, g->block, e)
                        : reference_enter(r, l, g->block, e));
         in[side] = reference_input(r, l, g->slots[0]);
@@ -253,8 +238,8 @@ int streams_read(struct streams *s, uint32_t l, const struct group *g,
             RETERR(fn(ctx, in, e));
         }
         if (g->last) {
-            copy_panel(s, &in[QUANTISED], kept_inner(s, c, in[QUANTISED].rows),
-                       true);
+            streams_copy(s, &in[QUANTISED],
+                         kept_inner(s, c, in[QUANTISED].rows), true);
             RETERR(reference_close_block(s->sides[WANTED].r, l, g->block, e));
             save(s, WANTED, c);
         }
@@ -267,9 +252,9 @@ int streams_pass(struct streams *s, uint32_t l, const struct group *g,
 {
     struct reference *r = s->sides[QUANTISED].r;
     for (uint32_t c = 0; c < s->chunks; c++) {
-        RETERR(load(s, QUANTISED, c, e));
+        RETERR(streams_load(s, QUANTISED, c, e));
         const struct reference_panel in = reference_input(r, l, g->slots[0]);
-        copy_panel(s, &in, kept_inner(s, c, in.rows), false);
+        streams_copy(s, &in, kept_inner(s, c, in.rows), false);
         RETERR(reference_close_block(r, l, g->block, e));
         save(s, QUANTISED, c);
     }
@@ -281,7 +266,7 @@ int streams_head(struct streams *s, streams_fn *fn, void *ctx, struct err *e)
     for (uint32_t c = 0; c < s->chunks; c++) {
         struct reference_panel in[SIDES];
         for (enum side side = 0; side < SIDES; side++) {
-            RETERR(load(s, side, c, e));
+            RETERR(streams_load(s, side, c, e));
             RETERR(reference_enter_head(s->sides[side].r, e));
             in[side] = reference_input(s->sides[side].r, 0, SLOT_OUTPUT);
         }

@@ -2,7 +2,8 @@
  *
  * The truth is the reference (reference.h): fp32 from the source file. The
  * candidate is the bundle itself, run op by op with every result rounded to
- * fp16, through the engine's own step code. Five rungs, from the ground up, so
+ * fp16, through the engine's own step code; of a mixture of experts what was
+ * chosen, which gives the bits of all (op_experts.h). Five rungs, from the ground up, so
  * that the first one that fails says where to look:
  *
  *   weights    every constant of every package is finite

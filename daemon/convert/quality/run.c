@@ -86,6 +86,7 @@ int open_candidate(struct ladder *r, struct err *e)
                                      .threads = r->conf->threads,
                                      .round_fp16 = true,
                                      .any_width = true,
+                                     .chosen_experts = true,
                                      .tap = on_result,
                                      .tap_ctx = r};
     if (r->b->encoder) {

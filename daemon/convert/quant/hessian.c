@@ -91,6 +91,28 @@ int hessian_add(struct hessian *h, unsigned threads, const float *x,
     return rc;
 }
 
+void hessian_blend(struct hessian *h, const struct hessian *of, double by)
+{
+    size_t n = tile_at(h->strips, 0);
+    must(of->cols == h->cols);
+    for (size_t i = 0; i < n; i++) {
+        h->tiles[i] += by * of->tiles[i];
+    }
+}
+
+void hessian_soften(struct hessian *h, double keep)
+{
+    for (size_t i = 0; i < h->strips; i++) {
+        for (size_t j = 0; j <= i; j++) {
+            double *t = h->tiles + tile_at(i, j);
+            for (size_t k = 0; k < TILE_COUNT; k++) {
+                bool own = i == j && k / TILE == k % TILE;
+                t[k] *= own ? 1 : keep;
+            }
+        }
+    }
+}
+
 /* --- reading --- */
 
 size_t hessian_cols(const struct hessian *h)

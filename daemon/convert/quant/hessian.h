@@ -25,6 +25,12 @@ void hessian_close(struct hessian *h); /* NULL is fine */
 CHECKED int hessian_add(struct hessian *h, unsigned threads, const float *x,
                         size_t stride, size_t tokens, struct err *e);
 
+/* h += by * of, which has as many columns. */
+void hessian_blend(struct hessian *h, const struct hessian *of, double by);
+/* What two inputs have in common counts `keep` of what it is, 0 to 1; their own
+ * squares stay. */
+void hessian_soften(struct hessian *h, double keep);
+
 size_t hessian_cols(const struct hessian *h);
 /* Element (i, j) of the sum. */
 double hessian_get(const struct hessian *h, size_t i, size_t j);

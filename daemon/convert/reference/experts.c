@@ -299,31 +299,18 @@ static void weigh(const struct reference *g, float *x, size_t rows,
     }
 }
 
-/* One expert's feed-forward of the gathered columns; g: like r, but of them. */
-static int run_expert(const struct reference *r, struct reference *g,
-                      uint32_t l, uint32_t index, const uint32_t *columns,
-                      struct err *e)
+/* r->gate: what the last product of an expert reads, of g's columns x. */
+static int run_inner(const struct reference *r, struct reference *g, uint32_t l,
+                     uint32_t index, const float *x, const float *by,
+                     struct err *e)
 {
     static const struct expert_slot gate = {
         SLOT_EXPERT_GATE, SLOT_EXPERT_GATE_BIAS, RANGE_EXPERT_GATE};
     static const struct expert_slot up = {SLOT_EXPERT_UP, SLOT_EXPERT_UP_BIAS,
                                           RANGE_EXPERT_UP};
-    static const struct expert_slot down = {
-        SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN_BIAS, RANGE_EXPERT_OUT};
-    const struct layer *y = r->layer;
-    size_t d = r->d->d_model;
-    float by[TOKENS];
-    for (uint32_t c = 0; c < g->n; c++) {
-        by[c] = r->gates[index * r->stride + columns[c]];
-    }
-    memset(r->picked, 0, d * g->stride * sizeof(float));
-    for (size_t i = 0; i < d; i++) {
-        for (uint32_t c = 0; c < g->n; c++) {
-            r->picked[i * g->stride + c] = r->h[i * r->stride + columns[c]];
-        }
-    }
-    RETERR(multiply(g, l, gate, index, NULL, r->picked, r->gate, e));
-    RETERR(multiply(g, l, up, index, NULL, r->picked, r->up, e));
+    const struct layer *y = g->layer;
+    RETERR(multiply(g, l, gate, index, NULL, x, r->gate, e));
+    RETERR(multiply(g, l, up, index, NULL, x, r->up, e));
     /* as the program does it; ACT_CLAMPED bounds `up` before it meets the gate */
     bool clamped = y->act == ACT_CLAMPED;
     if (!clamped) {
@@ -335,6 +322,28 @@ static int run_expert(const struct reference *r, struct reference *g,
         weigh(g, r->gate, y->d_expert, by);
     }
     reference_peak(g, RANGE_EXPERT_ACT, l, r->gate, y->d_expert);
+    return 0;
+}
+
+/* One expert's feed-forward of the gathered columns; g: like r, but of them. */
+static int run_expert(const struct reference *r, struct reference *g,
+                      uint32_t l, uint32_t index, const uint32_t *columns,
+                      struct err *e)
+{
+    static const struct expert_slot down = {
+        SLOT_EXPERT_DOWN, SLOT_EXPERT_DOWN_BIAS, RANGE_EXPERT_OUT};
+    size_t d = r->d->d_model;
+    float by[TOKENS];
+    for (uint32_t c = 0; c < g->n; c++) {
+        by[c] = r->gates[index * r->stride + columns[c]];
+    }
+    memset(r->picked, 0, d * g->stride * sizeof(float));
+    for (size_t i = 0; i < d; i++) {
+        for (uint32_t c = 0; c < g->n; c++) {
+            r->picked[i * g->stride + c] = r->h[i * r->stride + columns[c]];
+        }
+    }
+    RETERR(run_inner(r, g, l, index, r->picked, by, e));
     RETERR(multiply(g, l, down, index, by, r->gate, r->picked, e));
     for (size_t i = 0; i < d; i++) {
         for (uint32_t c = 0; c < g->n; c++) {
@@ -342,6 +351,30 @@ static int run_expert(const struct reference *r, struct reference *g,
                 r->picked[i * g->stride + c];
         }
     }
+    return 0;
+}
+
+int reference_route(struct reference *r, uint32_t l,
+                    struct reference_panel *ret, struct err *e)
+{
+    r->layer = &r->d->layers[l];
+    RETERR(route(r, l, e));
+    *ret = (struct reference_panel){r->gates, r->layer->n_experts, r->stride,
+                                    r->n};
+    return 0;
+}
+
+int reference_expert(struct reference *r, uint32_t l, uint32_t index,
+                     const struct reference_panel *x, const float *by,
+                     struct reference_panel *ret, struct err *e)
+{
+    struct reference g = *r;
+    must(x->stride <= r->stride && x->tokens <= x->stride);
+    g.layer = &r->d->layers[l];
+    g.n = x->tokens;
+    g.stride = x->stride;
+    RETERR(run_inner(r, &g, l, index, x->x, by, e));
+    *ret = (struct reference_panel){r->gate, g.layer->d_expert, g.stride, g.n};
     return 0;
 }
 

@@ -104,3 +104,18 @@ struct reference_panel {
 };
 struct reference_panel reference_input(struct reference *r, uint32_t l,
                                        enum arch_slot slot);
+
+/* A layer's experts, in steps: the router alone, which leaves what they read as
+ * reference_input of SLOT_EXPERT_GATE. *ret: what each column multiplies an
+ * expert by, (n_experts, stride), 0 where it did not choose it. The stream's
+ * router rows are those after the layer then: put it back before the layer runs.
+ * Errors: as reference_enter. */
+CHECKED int reference_route(struct reference *r, uint32_t l,
+                            struct reference_panel *ret, struct err *e);
+/* What the last product of expert `index` reads of n columns like those that
+ * experts read (x: (d_model, stride), which is n in whole lanes, within the
+ * panels), by: what each is multiplied by. *ret is valid until the next call.
+ * Errors: as reference_enter. */
+CHECKED int reference_expert(struct reference *r, uint32_t l, uint32_t index,
+                             const struct reference_panel *x, const float *by,
+                             struct reference_panel *ret, struct err *e);

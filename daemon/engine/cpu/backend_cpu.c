@@ -20,7 +20,7 @@
 static_assert(ENGINE_THREADS_MAX <= CREW_MAX, "every allowed setting works");
 
 /* Raise it when a change of the kernels may change any bit of a result. */
-#define CPU_ARITH "kernels 6"
+#define CPU_ARITH "kernels 7"
 
 static atomic_uint_fast64_t next_model_id = 1;
 
@@ -193,6 +193,10 @@ int cpu_open_program(struct mil_program *p, const char *function,
         if (!m->has_t && !m->round && !cpu->whole) {
             CHECK(fuse_whole(m, true, e)); /* all its positions are one row */
         }
+    }
+    if (cpu->chosen_experts && !fast && !m->has_blocks) {
+        CHECK(keep_plain(m, e));
+        CHECK(fuse_chosen(m, e));
     }
     crew_ref();
     m->has_crew = true;

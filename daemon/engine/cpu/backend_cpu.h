@@ -17,6 +17,10 @@ struct cpu_conf {
      * program that runs op by op; may be NULL. v: as the result is shaped. */
     void (*tap)(void *ctx, const char *op, const float *v, size_t n);
     void *tap_ctx;
+    /* Of the interpreter: of a mixture of experts only what rows have chosen is
+     * computed, and experts whose values could leave the range; bits are those
+     * of op by op. `tap` sees their sum alone. */
+    bool chosen_experts;
     bool whole; /* never as rows: other functions of the package cannot, and
                  * their bits would be others */
 };

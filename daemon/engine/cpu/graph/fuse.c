@@ -11,7 +11,7 @@
  *
  * They are recognised by structure, never by name. A fused form gives the same
  * bits as the plain ops (op_attention.h and op_state.c say why), but for
- * experts. Intermediate values must have no other reader. Ops that do not match
+ * experts; fuse_chosen's do. Intermediate values must have no other reader. Ops that do not match
  * are not changed. */
 #include "engine/cpu/graph/fuse_impl.h"
 
@@ -279,7 +279,7 @@ void fuse_close(struct fuse *f)
 typedef int pass_fn(struct fuse *f, struct err *e);
 
 static int run_passes(struct backend_model *m, pass_fn *const *passes,
-                      size_t n, bool several, struct err *e)
+                      size_t n, bool several, bool exact, struct err *e)
 {
     struct fuse f;
     int rc = fuse_open(&f, m, e);
@@ -287,6 +287,7 @@ static int run_passes(struct backend_model *m, pass_fn *const *passes,
         return rc;
     }
     f.several = several;
+    f.exact = exact;
     for (size_t i = 0; i < n; i++) {
         count(&f);
         CHECK(passes[i](&f, e));
@@ -300,11 +301,17 @@ out:
 int fuse_run(struct backend_model *m, struct err *e)
 {
     static pass_fn *const passes[] = {fuse_stores, fuse_attention, fuse_reads};
-    return run_passes(m, passes, countof(passes), false, e);
+    return run_passes(m, passes, countof(passes), false, false, e);
 }
 
 int fuse_whole(struct backend_model *m, bool several, struct err *e)
 {
     static pass_fn *const passes[] = {fuse_experts};
-    return run_passes(m, passes, countof(passes), several, e);
+    return run_passes(m, passes, countof(passes), several, false, e);
+}
+
+int fuse_chosen(struct backend_model *m, struct err *e)
+{
+    static pass_fn *const passes[] = {fuse_experts};
+    return run_passes(m, passes, countof(passes), false, true, e);
 }

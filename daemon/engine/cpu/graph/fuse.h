@@ -10,11 +10,16 @@ CHECKED int fuse_run(struct backend_model *m, struct err *e);
  * only what has more than one position. */
 CHECKED int fuse_whole(struct backend_model *m, bool several, struct err *e);
 
+/* Mixtures of experts alone, in a form that gives the bits of the operations
+ * that it replaces (op_experts.h: exact). For the interpreter. */
+CHECKED int fuse_chosen(struct backend_model *m, struct err *e);
+
 struct fuse {
     struct backend_model *m;
     int *def;  /* node that makes a slot, or -1 */
     int *uses; /* readers of a slot, the function's outputs among them */
     bool several; /* see fuse_whole */
+    bool exact;   /* see fuse_chosen */
 };
 
 CHECKED int fuse_open(struct fuse *f, struct backend_model *m, struct err *e);

@@ -13,17 +13,20 @@
  *
  * f must be zero where the gates are: they enter by a product, and after that
  * there are only products. Sums over the experts are taken in order, not in the
- * plain form's lanes, so these bits differ from the interpreter's. */
+ * plain form's lanes, so these bits differ from the interpreter's; not so for
+ * the interpreter itself (fuse_chosen), where "rank" is left alone: scores that
+ * are no numbers make a table of NaN. */
 #include "engine/cpu/graph/fuse_impl.h"
 #include "engine/cpu/ops/op_experts.h"
 
-#define SLOTS_MAX (EXPERTS_FIRST_STEP + EXPERTS_STEPS_MAX)
+#define SLOTS_MAX EXPERTS_REGISTERS
 
 struct found {
     const struct fuse *f;
     struct experts_form form;
     int64_t t;                   /* of the input; MIL_UNKNOWN when it varies */
-    int x, by, down, out;        /* slots; -1: not known yet */
+    int x, by, down, flat, out;  /* slots; -1: not known yet; flat: of D_e's
+                                    results */
     int w[EXPERTS_PRODUCTS_MAX], bias[EXPERTS_PRODUCTS_MAX];
     int slot[SLOTS_MAX];         /* of each register */
     bool zero[SLOTS_MAX];        /* zero where the gate is */
@@ -187,17 +190,37 @@ static bool is_arithmetic(const struct node *n)
     return n->def->prep == binary_prep && n->def->sub <= BIN_MIN;
 }
 
-static bool is_plain_unary(const struct node *n)
+/* Mode of a gelu: its second operand. */
+static int gelu_mode(const struct found *m, const struct node *n)
 {
-    return n->def->prep == unary_prep &&
-           (n->def->sub == UN_SIGMOID || n->def->sub == UN_SILU ||
-            n->def->sub == UN_TANH || n->def->sub == UN_RELU);
+    const struct val *v = constant(m->f, n->in[1]);
+    if (v == NULL) {
+        return n->in[1] < 0 ? 0 : -1;
+    }
+    return v->kind == VAL_STR ? unary_gelu_mode(v->str) : -1;
+}
+
+/* A unary operation that f may have; t->in is set later. */
+static bool is_unary(const struct found *m, const struct node *n,
+                     struct experts_step *t)
+{
+    *t = (struct experts_step){.def = n->def, .in = {-1, -1}};
+    if (n->def->prep != unary_prep) {
+        return false;
+    }
+    if (n->def->sub == UN_GELU) {
+        t->gelu = gelu_mode(m, n);
+        return t->gelu >= 0;
+    }
+    return n->def->sub == UN_SIGMOID || n->def->sub == UN_SILU ||
+           n->def->sub == UN_TANH || n->def->sub == UN_RELU;
 }
 
 /* The register that holds slot's elements; -1: it is not part of f. */
 static int reg_of(struct found *m, int slot, int depth)
 {
     const struct node *n = def_of(m->f, slot);
+    struct experts_step t;
     int r = known(m, slot);
     if (r >= 0) {
         return r;
@@ -211,8 +234,7 @@ static int reg_of(struct found *m, int slot, int depth)
     if (is(n, "conv")) {
         return product_reg(m, n);
     }
-    if (is_plain_unary(n)) {
-        struct experts_step t = {.def = n->def, .in = {-1, -1}};
+    if (is_unary(m, n, &t)) {
         t.in[0] = reg_of(m, n->in[0], depth + 1);
         return t.in[0] >= 0 ? step_reg(m, n, &t, false) : -1;
     }
@@ -243,6 +265,7 @@ static bool match_down(struct found *m, const struct node *sum, int *act)
     m->form.type = type_of(f, sum->out[0]);
     m->t = t->dims[3];
     m->down = conv->in[CONV_W];
+    m->flat = conv->out[0];
     m->out = sum->out[0];
     *act = conv->in[CONV_X];
     return !(f->several && m->t == 1) && rows == m->form.n * m->form.out &&
@@ -261,8 +284,23 @@ static bool match(struct found *m, const struct node *sum)
            m->form.n_products > 0 && m->by >= 0;
 }
 
+/* What an exact form knows beside: where it rounds, and room for its experts'
+ * peaks. */
+static bool make_exact(struct backend_model *m, const struct found *r,
+                       struct experts_form *form)
+{
+    form->exact = true;
+    for (int i = 0; i < EXPERTS_FIRST_STEP + form->n_steps; i++) {
+        form->half[i] = r->slot[i] >= 0 && slot_is_fp16(m, r->slot[i]);
+    }
+    form->half_down = slot_is_fp16(m, r->flat);
+    form->peaks = arena_array(&m->arena, form->n, sizeof(*form->peaks));
+    form->measured = arena_array(&m->arena, 1, sizeof(*form->measured));
+    return form->peaks != NULL && form->measured != NULL;
+}
+
 static int put(struct backend_model *m, int at, const struct found *r,
-               struct err *e)
+               bool exact, struct err *e)
 {
     struct node *n = node_new(m, op_fused("experts"), m->nodes[at]->name, 1);
     struct experts_form *form = arena_alloc(&m->arena, sizeof(*form));
@@ -270,6 +308,9 @@ static int put(struct backend_model *m, int at, const struct found *r,
         return err_set(e, ERR_NOMEM, "the program");
     }
     *form = r->form;
+    if (exact && !make_exact(m, r, form)) {
+        return err_set(e, ERR_NOMEM, "the program");
+    }
     n->fused = form;
     n->in[EXPERTS_IN_X] = r->x;
     n->in[EXPERTS_IN_BY] = r->by;
@@ -358,7 +399,7 @@ int fuse_experts(struct fuse *f, struct err *e)
         memset(r.slot, 0xff, sizeof(r.slot));
         memset(r.w, 0xff, sizeof(r.w));
         memset(r.bias, 0xff, sizeof(r.bias));
-        int keys = match_rank(f, m->nodes[i]);
+        int keys = f->exact ? -1 : match_rank(f, m->nodes[i]);
         if (keys >= 0) {
             struct node *n =
                 node_new(m, op_fused("rank"), m->nodes[i]->name, 1);
@@ -369,7 +410,7 @@ int fuse_experts(struct fuse *f, struct err *e)
             n->out[0] = m->nodes[i]->out[0];
             m->nodes[i] = n;
         } else if (match(&r, m->nodes[i])) {
-            RETERR(put(m, i, &r, e));
+            RETERR(put(m, i, &r, f->exact, e));
         }
     }
     return 0;

@@ -2,22 +2,28 @@
  * among those of its row, without the table of all pairs. */
 #include "engine/cpu/ops/op_experts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/crew.h"
+#include "base/half.h"
 #include "base/num.h"
 #include "engine/cpu/kernels/floats.h"
 #include "engine/cpu/kernels/products/gemm.h"
+#include "engine/cpu/kernels/vmath.h"
 #include "engine/cpu/ops/ops.h"
 
 #define CHUNK        128  /* rows of an expert that are computed at a time */
 #define PARALLEL_MIN 8192 /* elements that pay for waking a thread */
+#define LANES        16   /* of reduce_sum: element i is in lane i % LANES */
 
 /* Scratch, in floats from its beginning. */
 struct experts_params {
     const struct experts_form *form;
     size_t rows, ldx, lda; /* positions; padded columns of x and of f */
-    size_t x, y;           /* (rows, ldx), (rows, out): rows, not channels */
+    size_t x, y;           /* (rows, ldx), (rows, lanes, out): rows, not
+                              channels */
+    size_t lanes;          /* of the sums over experts; 1: they are in order */
     size_t cols, reg, act, part, rowbuf, list;
 };
 
@@ -61,7 +67,8 @@ int experts_prep(struct step *s, struct err *e)
     u->lda = gemm_pad(f->width);
     size_t regs = (size_t)(EXPERTS_FIRST_STEP + f->n_steps);
     u->x = place(&at, u->rows * u->ldx);
-    u->y = place(&at, u->rows * f->out);
+    u->lanes = f->exact ? num_min(f->n, LANES) : 1;
+    u->y = place(&at, u->rows * u->lanes * f->out);
     u->cols = place(&at, CHUNK * u->ldx);
     u->reg = place(&at, regs * CHUNK * f->width);
     u->act = place(&at, CHUNK * u->lda);
@@ -79,6 +86,7 @@ struct mixing {
     const struct experts_form *f;
     float *at; /* scratch */
     unsigned threads;
+    bool round; /* results declared fp16 */
     size_t expert;
     const uint32_t *row;
     size_t n;
@@ -107,6 +115,14 @@ static const float *operand(const struct mixing *m,
     return reg_of(m, reg) + entry * m->f->width;
 }
 
+/* As each operation's result is, when it stands alone. */
+static void round_to(const struct mixing *m, bool half, float *x, size_t n)
+{
+    if (m->round && half) {
+        half_round_floats(x, n);
+    }
+}
+
 /* f of entries [begin, end), as columns of the last product. */
 static void steps(void *ctx, size_t begin, size_t end, unsigned worker)
 {
@@ -125,8 +141,9 @@ static void steps(void *ctx, size_t begin, size_t end, unsigned worker)
                 const float *b = operand(m, t, 1, i, &sb);
                 binary_floats(t->def->sub, o, a, sa, b, sb, w);
             } else {
-                unary_plain(t->def->sub, o, a, w);
+                unary_plain(t->def->sub, t->gelu, o, a, w);
             }
+            round_to(m, m->f->half[EXPERTS_FIRST_STEP + k], o, w);
         }
         gemm_pack(m->at + m->u->act + i * m->u->lda, o, 1, w, w, 1);
     }
@@ -165,14 +182,47 @@ static void add_rows(struct mixing *m)
         const struct val *b = step_opt(m->s, EXPERTS_IN_BIAS + k);
         product(m, EXPERTS_IN_PRODUCT + k, b != NULL ? b->f + first : NULL,
                 first, f->width, cols, f->cols, reg_of(m, k));
+        round_to(m, f->half[k], reg_of(m, k), m->n * f->width);
     }
     unsigned threads = m->n * f->width < PARALLEL_MIN ? 1 : m->threads;
     crew_run(threads, m->n, (m->n + threads - 1) / threads, steps, m);
     product(m, EXPERTS_IN_DOWN, NULL, m->expert * f->out, f->out,
             m->at + u->act, f->width, part);
+    round_to(m, f->half_down, part, m->n * f->out);
+    size_t lane = m->expert % u->lanes;
     for (size_t i = 0; i < m->n; i++) {
-        floats()->add_scaled(m->at + u->y + m->row[i] * f->out, 1.0f,
-                             part + i * f->out, f->out);
+        size_t to = (m->row[i] * u->lanes + lane) * f->out;
+        floats()->add_scaled(m->at + u->y + to, 1.0f, part + i * f->out,
+                             f->out);
+    }
+}
+
+/* The largest L2 norm of a row of x. */
+static float x_norm(const struct mixing *m)
+{
+    float most = 0;
+    for (size_t t = 0; t < m->u->rows; t++) {
+        float v = sqrtf(
+            vmath_sum_square(m->at + m->u->x + t * m->u->ldx, m->f->cols));
+        most = isnan(most) || v <= most ? most : v; /* NaN stays */
+    }
+    return most;
+}
+
+/* The sums of all rows, channel after channel. */
+static void put_sums(const struct mixing *m, float *o)
+{
+    const struct experts_params *u = m->u;
+    const float *y = m->at + u->y;
+    for (size_t t = 0; t < u->rows; t++) {
+        for (size_t i = 0; i < m->f->out; i++) {
+            float lane[LANES];
+            for (size_t k = 0; k < u->lanes; k++) {
+                lane[k] = y[(t * u->lanes + k) * m->f->out + i];
+            }
+            o[i * u->rows + t] =
+                u->lanes == 1 ? lane[0] : vmath_sum(lane, u->lanes);
+        }
     }
 }
 
@@ -182,18 +232,26 @@ int experts_run(const struct step *s, const struct run *r, struct err *e)
     const struct experts_params *u = s->u;
     const struct experts_form *f = u->form;
     const float *by = step_in(s, EXPERTS_IN_BY)->f;
-    struct mixing m = {
-        .s = s, .u = u, .f = f, .at = r->scratch, .threads = r->threads};
-    float *y = m.at + u->y;
+    struct mixing m = {.s = s,
+                       .u = u,
+                       .f = f,
+                       .at = r->scratch,
+                       .threads = r->threads,
+                       .round = r->round};
     uint32_t *list = (uint32_t *)(void *)(m.at + u->list);
     gemm_pack(m.at + u->x, step_in(s, EXPERTS_IN_X)->f, u->rows, f->cols, 1,
               u->rows);
-    memset(y, 0, u->rows * f->out * sizeof(*y));
+    memset(m.at + u->y, 0, u->rows * u->lanes * f->out * sizeof(float));
+    if (f->exact) {
+        experts_measure(s, r->threads, m.at + u->rowbuf);
+    }
+    float most = f->exact ? x_norm(&m) : 0;
     for (; m.expert < f->n; m.expert++) {
         size_t n = 0;
+        bool all = f->exact && !experts_give_zero(f, m.expert, most, m.round);
         for (size_t t = 0; t < u->rows; t++) {
             list[n] = (uint32_t)t;
-            n += by[m.expert * u->rows + t] != 0.0f ? 1 : 0;
+            n += all || by[m.expert * u->rows + t] != 0.0f ? 1 : 0;
         }
         for (size_t at = 0; at < n; at += m.n) {
             m.row = list + at;
@@ -201,12 +259,7 @@ int experts_run(const struct step *s, const struct run *r, struct err *e)
             add_rows(&m);
         }
     }
-    float *o = step_out(s, 0)->f;
-    for (size_t t = 0; t < u->rows; t++) {
-        for (size_t i = 0; i < f->out; i++) {
-            o[i * u->rows + t] = y[t * f->out + i];
-        }
-    }
+    put_sums(&m, step_out(s, 0)->f);
     return 0;
 }
 

@@ -10,17 +10,22 @@ struct unary_params {
     int gelu;   /* 0 EXACT, 1 TANH, 2 SIGMOID */
 };
 
+int unary_gelu_mode(const char *mode)
+{
+    if (strcmp(mode, "TANH_APPROXIMATION") == 0) {
+        return 1;
+    }
+    if (strcmp(mode, "SIGMOID_APPROXIMATION") == 0) {
+        return 2;
+    }
+    return mode[0] == '\0' || strcmp(mode, "EXACT") == 0 ? 0 : -1;
+}
+
 static int prep_gelu(struct step *s, struct unary_params *u, struct err *e)
 {
     const char *mode = step_str(s, 1);
-    if (strcmp(mode, "TANH_APPROXIMATION") == 0) {
-        u->gelu = 1;
-    } else if (strcmp(mode, "SIGMOID_APPROXIMATION") == 0) {
-        u->gelu = 2;
-    } else if (mode[0] != '\0' && strcmp(mode, "EXACT") != 0) {
-        return err_set(e, ERR_MIL_OP, "mode %s", mode);
-    }
-    return 0;
+    u->gelu = unary_gelu_mode(mode);
+    return u->gelu >= 0 ? 0 : err_set(e, ERR_MIL_OP, "mode %s", mode);
 }
 
 int unary_prep(struct step *s, struct err *e)
@@ -190,10 +195,10 @@ void unary_floats(const struct step *s, float *o, const float *x, size_t n)
     floats(s->node->def->sub, s->u, o, x, n);
 }
 
-void unary_plain(int sub, float *o, const float *x, size_t n)
+void unary_plain(int sub, int gelu, float *o, const float *x, size_t n)
 {
-    static const struct unary_params none;
-    floats(sub, &none, o, x, n);
+    const struct unary_params u = {.gelu = gelu};
+    floats(sub, &u, o, x, n);
 }
 
 static int ints(int sub, const struct unary_params *u, int32_t *o,

@@ -160,8 +160,10 @@ void binary_floats(int sub, float *o, const float *a, size_t sa, const float *b,
 
 /* The function of a prepared unary step over any n floats. */
 void unary_floats(const struct step *s, float *o, const float *x, size_t n);
-/* One without parameters. */
-void unary_plain(int sub, float *o, const float *x, size_t n);
+/* One without parameters, or gelu in a mode of unary_gelu_mode. */
+void unary_plain(int sub, int gelu, float *o, const float *x, size_t n);
+/* Which way of gelu `mode` names; "" is EXACT, 0. -1: none. */
+int unary_gelu_mode(const char *mode);
 
 /* Make out[0] a view of operand 0's memory from element `at` on. */
 void step_view(struct step *s, size_t at);
