@@ -192,8 +192,10 @@ bool plan_wants_sparse(const struct plan_profile *p,
                        const struct plan_input *in, const struct plan *plan);
 
 /* The limits without which there would be fewer programs, by name: of the
- * layers, and of the heads. "": one program. "A and B": only without both. */
-#define PLAN_BOUND_MAX 64
+ * layers, and of the heads. "": one program. "A and B": only without both.
+ * PLAN_BY_EXPERTS: no limit, but the sparse form. */
+#define PLAN_BOUND_MAX  64
+#define PLAN_BY_EXPERTS "experts"
 struct plan_bounds {
     char layers[PLAN_BOUND_MAX], heads[PLAN_BOUND_MAX];
 };

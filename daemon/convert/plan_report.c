@@ -87,6 +87,9 @@ struct plan_bounds plan_bounds(const struct plan_profile *p,
     must(scratch != NULL);
     name_limits(binding(p, in, plan->n_shards, false, scratch), b.layers);
     name_limits(binding(p, in, plan->n_heads, true, scratch), b.heads);
+    if (in->sparse && b.layers[0] == '\0') {
+        (void)snprintf(b.layers, sizeof(b.layers), PLAN_BY_EXPERTS);
+    }
     free(scratch);
     return b;
 }
@@ -159,6 +162,10 @@ static void explain_division(struct buf *b, const struct json *profile,
 {
     if (by[0] == '\0') {
         buf_printf(b, "one %s program holds all\n", what);
+        return;
+    }
+    if (strcmp(by, PLAN_BY_EXPERTS) == 0) {
+        buf_printf(b, "%u %s programs, which end at routers\n", n, what);
         return;
     }
     buf_printf(b, "%u %s programs, not fewer, for %s:\n", n, what, by);

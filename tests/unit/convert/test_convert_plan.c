@@ -396,6 +396,7 @@ static void sparse_form(const struct plan_profile *p, struct plan_input *in,
     assert_int_equal(plan_shard_bytes(in, plan->shards[4]), 1000000);
     assert_int_equal(programs, 60000000);
     assert_int_equal(plan_layers_bytes(in), 60000000 + 4 * 96000000);
+    assert_string_equal(plan_bounds(p, in, plan).layers, PLAN_BY_EXPERTS);
     struct plan_time t = plan_predict(p, in, plan, 1);
     assert_true(fabs(t.least_ms - want.least_ms) < 1e-6);
     assert_true(fabs(t.most_ms - want.most_ms) < 1e-6);
