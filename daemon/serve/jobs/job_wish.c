@@ -93,7 +93,7 @@ static int want_origin(const struct json *j, struct job_wish *w,
     static const char *const others[] = {
         "source",       "quant",          "head_quant",   "quant_for",
         "norm",         "residual_scale", "calibrate",    "calibration",
-        "target_bytes", "target_kl",      "chat_template"};
+        "target_bytes", "target_kl",      "chat_template", "experts"};
     *param = "reshard";
     RETERR(json_want_str(j, *param, false, &w->reshard, e));
     if (w->reshard == NULL) {
