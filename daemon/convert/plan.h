@@ -182,6 +182,8 @@ struct plan_experts plan_experts(const struct plan_profile *p,
  * known: as plan_predict, or no plan in that form. */
 struct plan_forms {
     struct plan_time dense, sparse;
+    /* Predictions of layers and experts in a step; 0: no plan in that form. */
+    uint32_t dense_runs, sparse_runs;
 };
 struct plan_forms plan_forms(const struct plan_profile *p,
                              const struct plan_input *in,

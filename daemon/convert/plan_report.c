@@ -279,11 +279,15 @@ static struct plan_profile resident(const struct plan_profile *p)
 
 /* The sparse form in a sentence: predictions, time, and what has to be loaded. */
 static void explain_sparse(struct buf *b, const struct plan_profile *p,
-                           const struct plan_experts *x, struct plan_time t,
-                           uint32_t shards)
+                           const struct plan_experts *x,
+                           const struct plan_forms *f)
 {
-    buf_printf(b, "%u predictions of layers in place of %u: ", x->runs, shards);
-    put_time(b, t);
+    buf_printf(b, "%u predictions of layers", x->runs);
+    if (f->dense_runs > 0) {
+        buf_printf(b, " in place of %u", f->dense_runs);
+    }
+    buf_puts(b, ": ");
+    put_time(b, f->sparse);
     if (!x->loads) {
         buf_printf(b, " (if %llu functions of experts stayed loaded; profile %s "
                       "has %u programs at once, and an expert that is loaded "
@@ -319,7 +323,7 @@ static void explain_experts(struct buf *b, const struct plan_profile *p,
     struct plan_forms f = plan_forms(&q, in, plan);
     if (in->sparse) {
         buf_printf(b, "chosen by the host, a row takes %s", if_resident);
-        explain_sparse(b, p, &x, f.sparse, plan->n_shards);
+        explain_sparse(b, p, &x, &f);
         buf_puts(b, "; in dense form (--experts dense) the Neural Engine would "
                     "compute all of them: ");
         put_time(b, f.dense);
@@ -328,7 +332,7 @@ static void explain_experts(struct buf *b, const struct plan_profile *p,
                    if_resident);
         put_time(b, f.dense);
         buf_puts(b, "; chosen by the host (--experts sparse) it would take ");
-        explain_sparse(b, p, &x, f.sparse, plan->n_shards);
+        explain_sparse(b, p, &x, &f);
     }
     buf_puts(b, "\n");
 }
@@ -418,6 +422,11 @@ static void add_experts(struct json *o, const struct plan_profile *p,
     if (in->sparse) {
         json_add_int(j, "packages", plan_groups(in));
         json_add_int(j, "package_experts", in->group);
+    }
+    if (f.dense_runs > 0) {
+        json_add_int(j, "dense_predictions", f.dense_runs);
+    } else {
+        json_add_null(j, "dense_predictions");
     }
     json_add_int(j, "sparse_predictions", x.runs);
     json_add_int(j, "sparse_functions", (int64_t)x.functions);

@@ -117,9 +117,16 @@ struct plan_experts plan_experts(const struct plan_profile *p,
     return x;
 }
 
+static uint32_t runs_of(const struct plan_profile *p,
+                        const struct plan_input *in, const struct plan *plan)
+{
+    return in->sparse ? plan_experts(p, in, plan).runs : plan->n_shards;
+}
+
 /* A step in the form that the plan does not have. */
 static struct plan_time predict_other(const struct plan_profile *p,
-                                      const struct plan_input *in)
+                                      const struct plan_input *in,
+                                      uint32_t *runs)
 {
     struct plan_input q = *in; /* borrows the layers */
     struct plan *plan = calloc(1, sizeof(*plan));
@@ -130,6 +137,7 @@ static struct plan_time predict_other(const struct plan_profile *p,
     if (plan_grouping(p, 0, &q, &ignored) == 0 &&
         plan_make(p, &q, plan, &ignored) == 0) {
         t = plan_predict(p, &q, plan, 1);
+        *runs = runs_of(p, &q, plan);
     }
     free(plan);
     return t;
@@ -140,9 +148,13 @@ struct plan_forms plan_forms(const struct plan_profile *p,
                              const struct plan *plan)
 {
     struct plan_time own = plan_predict(p, in, plan, 1);
-    struct plan_time other = predict_other(p, in);
+    uint32_t own_runs = runs_of(p, in, plan);
+    uint32_t runs = 0;
+    struct plan_time other = predict_other(p, in, &runs);
     return (struct plan_forms){.dense = in->sparse ? other : own,
-                               .sparse = in->sparse ? own : other};
+                               .sparse = in->sparse ? own : other,
+                               .dense_runs = in->sparse ? runs : own_runs,
+                               .sparse_runs = in->sparse ? own_runs : runs};
 }
 
 bool plan_wants_sparse(const struct plan_profile *p,

@@ -78,6 +78,8 @@ def test_plan(aned, source):
     assert dense["experts"]["form"] == "dense" and sparse["experts"]["form"] == "sparse"
     assert sparse["experts"]["packages"] == 9 and sparse["experts"]["package_experts"] == 3
     assert sparse["limited_by"]["layers"] == "experts"
+    assert dense["experts"]["dense_predictions"] == sparse["experts"]["dense_predictions"] == len(dense["layers"])
+    assert dense["experts"]["sparse_predictions"] == sparse["experts"]["sparse_predictions"] == len(sparse["layers"]) + 3 * 2
     for key in ("dense_steps", "sparse_steps"):
         for a, b in zip(dense["experts"][key][0]["ms"], sparse["experts"][key][0]["ms"], strict=True):
             assert abs(a - b) < 1e-6 * b, key  # records of constants are cut otherwise

@@ -401,6 +401,7 @@ static void sparse_form(const struct plan_profile *p, struct plan_input *in,
     assert_true(fabs(t.least_ms - want.least_ms) < 1e-6);
     assert_true(fabs(t.most_ms - want.most_ms) < 1e-6);
     assert_false(plan_predict(p, in, plan, 4).known); /* which they choose is not */
+    assert_int_equal(plan_forms(p, in, plan).dense_runs, 1);
     struct plan_profile small = *p;
     small.program_bytes = 10000000;
     unit_ok(plan_grouping(&small, 0, in, &e), &e);
@@ -476,6 +477,8 @@ static void both_forms_of_experts_are_predicted(void **state)
     struct plan_time dense = plan_forms(&p, in, plan).dense;
     struct plan_time sparse = plan_forms(&p, in, plan).sparse;
     assert_true(dense.known && sparse.known);
+    assert_int_equal(plan_forms(&p, in, plan).dense_runs, 1);
+    assert_int_equal(plan_forms(&p, in, plan).sparse_runs, x.runs);
     assert_true(dense.least_ms == plan_predict(&p, in, plan, 1).least_ms);
     double fewer = 4 * 84000000 / (p.gbytes_per_s.most * 1e6);
     double want = dense.least_ms - fewer + 20 * p.boundary_ms.least;
