@@ -15,6 +15,7 @@ enum {
     O_TARGET_BYTES,
     O_TARGET_KL,
     O_KV,
+    O_EXPERTS,
     O_SHAPE
 };
 
@@ -31,6 +32,8 @@ static const struct opt opts[] = {
     [O_TARGET_KL] = {"target-kl", 0, OPT_STR, "X",
                    "the same of one for that KL of the logits, nats",             0, 0},
     [O_KV] = {"kv",      0,   OPT_STR, "K", "state (default) or host",       0, 0},
+    [O_EXPERTS] = {"experts", 0, OPT_STR, "E",
+                   "auto (default), dense, sparse or sparse:N",                   0, 0},
     [O_SHAPE] = {"shape",   0,   OPT_STR, "S", "ranged (default) or functions", 0,
                    0                                                                  },
 };

@@ -94,6 +94,15 @@
 #define TIERS_MAX             8u /* contexts of one conversion: proto/tier.h */
 #define SHARDS_MAX            512u
 #define BUNDLE_FILES_MAX      4096u /* three a package, and goldens */
+#define EXPERT_PACKAGES_MAX   1024u /* groups of experts: 128 experts of 60 layers
+                                       by eights */
+#define EXPERT_GROUP          8u    /* experts of a package, unless a profile's
+                                       programs are smaller */
+/* Functions of experts that an engine keeps open; the one that was not used for
+ * longest makes way. On the CPU each has memory for its rows. */
+#define EXPERTS_OPEN_MAX      1024u
+/* Programs that one process loads: peers met the end at 119 to 128. */
+#define COREML_MODELS_MAX     100u
 
 /* --- conversion --- */
 #define QUANT_GROUP_MAX 64u /* rows that share a palette: a block of them is read at once */

@@ -39,6 +39,9 @@ static void put_bundle(struct json *o, const struct bundle *b)
     json_add_str(o, "quant", b->quant);
     json_add_str(o, "shape", b->shape);
     json_add_str(o, "kv", b->kv);
+    if (bundle_experts(b) != NULL) {
+        json_add_str(o, "experts", bundle_experts(b));
+    }
     json_add_str(o, "output", b->argmax ? "argmax" : "logits");
     json_add_int(o, "context", (int64_t)b->context);
     json_add_int(o, "context_train", (int64_t)b->context_train);

@@ -55,6 +55,11 @@ static const char usage[] =
     "4\n"
     "                      rows) or functions:T,T,... (of these)\n"
     "  --kv K              state (default) or host\n"
+    "  --experts E         dense: all of a layer in one program; sparse: each a\n"
+    "                      function that the engine runs where a row chose it;\n"
+    "                      sparse:N: N of them a package (default 8); auto\n"
+    "                      (default): dense, unless the plan's figures say\n"
+    "                      otherwise\n"
     "  --output O          logits (default), or argmax: each row's likeliest "
     "token\n"
     "                      only, so nothing else can be drawn\n"
@@ -83,6 +88,7 @@ enum {
     OPT_SHAPE,
     OPT_OUTPUT,
     OPT_KV,
+    OPT_EXPERTS,
     OPT_PROFILE,
     OPT_NORM,
     OPT_SCALE,
@@ -107,6 +113,7 @@ static const struct option options[] = {
     {"context",        required_argument, NULL, OPT_CONTEXT      },
     {"shape",          required_argument, NULL, OPT_SHAPE        },
     {"kv",             required_argument, NULL, OPT_KV           },
+    {"experts",        required_argument, NULL, OPT_EXPERTS      },
     {"output",         required_argument, NULL, OPT_OUTPUT       },
     {"profile",        required_argument, NULL, OPT_PROFILE      },
     {"norm",           required_argument, NULL, OPT_NORM         },
@@ -196,6 +203,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         [OPT_CHAT_TEMPLATE - OPT_OUT] = &files->chat_template,
         [OPT_SHAPE - OPT_OUT] = &o->shape,
         [OPT_KV - OPT_OUT] = &o->kv,
+        [OPT_EXPERTS - OPT_OUT] = &o->experts,
         [OPT_OUTPUT - OPT_OUT] = &o->output,
         [OPT_PROFILE - OPT_OUT] = &o->profile,
         [OPT_NORM - OPT_OUT] = &o->norm,

@@ -277,11 +277,28 @@ static void add_bundle_facts(struct json *o, const struct bundle *b)
     json_add_str(o, "quant", b->quant);
     json_add_str(o, "shape", b->shape);
     json_add_str(o, "kv", b->kv);
+    if (bundle_experts(b) != NULL) {
+        json_add_str(o, "experts", bundle_experts(b));
+    }
     json_add_str(o, "output", b->argmax ? "argmax" : "logits");
     json_add_str(o, "norm", b->norm);
     json_add_num(o, "residual_scale", (double)b->residual_scale);
     json_add_num(o, "margin", b->margin);
     json_add_int(o, "bytes", (int64_t)b->total_bytes);
+}
+
+/* Which experts are in the package, each once. */
+static void add_experts(struct json *o, const struct bundle_group *g)
+{
+    uint32_t last = UINT32_MAX;
+    json_add_int(o, "layer", g->layer);
+    struct json *list = json_add_array(o, "experts");
+    for (size_t i = 0; i < g->n_experts; i++) {
+        if (g->experts[i].expert != last) {
+            last = g->experts[i].expert;
+            json_add_int(list, NULL, last);
+        }
+    }
 }
 
 static int inspect_bundle(const char *path, struct json *root, struct err *e)
@@ -299,6 +316,10 @@ static int inspect_bundle(const char *path, struct json *root, struct err *e)
         CHECK(add_bundle_package(b, s->path, list, &o, e));
         add_ports(o, "gives", s->gives, s->n_gives);
         add_ports(o, "takes", s->takes, s->n_takes);
+    }
+    for (size_t i = 0; i < b->n_groups; i++) {
+        CHECK(add_bundle_package(b, b->groups[i].path, list, &o, e));
+        add_experts(o, &b->groups[i]);
     }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         CHECK(add_bundle_package(b, b->heads[i].path, list, &o, e));

@@ -28,8 +28,22 @@ static const char usage[] =
     "               as for aned convert. The forms need a measurement, which\n"
     "               reads all weights: the plan is of the smallest ones\n"
     "  --kv K       state (default) or host\n"
+    "  --experts E  auto (default), dense, sparse or sparse:N\n"
     "  --shape S    ranged (default) or functions\n"
     "  --json       the same as one JSON object, with every figure's source\n";
+
+/* Packages of experts, a line a layer. */
+static void put_groups(struct buf *b, const struct plan_input *in)
+{
+    for (uint32_t l = 0; in->sparse && l < in->n_layers; l++) {
+        const struct plan_layer *y = &in->layers[l];
+        if (y->experts > 0) {
+            buf_printf(b, "%-8s %4u x %-5u %9.1f %8s  of layer %u\n", "experts",
+                       (y->experts + in->group - 1) / in->group, in->group,
+                       (double)(y->experts * y->one_bytes) / 1e6, "-", l);
+        }
+    }
+}
 
 static void put_programs(struct buf *b, const struct convert_forecast *f)
 {
@@ -38,10 +52,13 @@ static void put_programs(struct buf *b, const struct convert_forecast *f)
                "states");
     for (uint32_t i = 0; i < p->n_shards; i++) {
         const struct plan_range *r = &p->shards[i];
-        buf_printf(b, "%-8s %4u - %-5u %9.1f %8u\n", "layers", r->first,
-                   r->last - 1, (double)plan_shard_bytes(&f->in, *r) / 1e6,
+        bool joins = r->first == r->last; /* behind the last experts */
+        buf_printf(b, "%-8s %4u - %-5u %9.1f %8u\n", joins ? "behind" : "layers",
+                   joins ? r->first - 1 : r->first, r->last - 1,
+                   (double)plan_shard_bytes(&f->in, *r) / 1e6,
                    plan_shard_states(&f->in, *r));
     }
+    put_groups(b, &f->in);
     for (uint32_t i = 0; i < p->n_heads; i++) {
         const struct plan_range *r = &p->heads[i];
         buf_printf(b, "%-6s %6u - %-6u %8.1f %8s\n", "head", r->first,
@@ -210,6 +227,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         {"target-bytes", required_argument, NULL, 'B'},
         {"target-kl", required_argument, NULL, 'K'},
         {"kv",      required_argument, NULL, 'k'},
+        {"experts", required_argument, NULL, 'e'},
         {"shape",   required_argument, NULL, 's'},
         {"json",    no_argument,       NULL, 'j'},
         {"help",    no_argument,       NULL, 'h'},
@@ -222,6 +240,7 @@ static int read_options(int argc, char **argv, struct convert_options *o,
         {'p', &o->profile},
         {'q', &o->quant  },
         {'k', &o->kv     },
+        {'e', &o->experts},
         {'s', &o->shape  },
     };
     uint64_t context = 0;

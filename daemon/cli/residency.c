@@ -247,6 +247,9 @@ static int add_bundle(struct out *out, struct err *e)
     for (size_t i = 0; i < b->n_shards; i++) {
         CHECK(add_of_bundle(out, b, b->shards[i].path, "layers", e));
     }
+    for (size_t i = 0; i < b->n_groups; i++) {
+        CHECK(add_of_bundle(out, b, b->groups[i].path, "experts", e));
+    }
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         CHECK(add_of_bundle(out, b, b->heads[i].path, "head", e));
     }

@@ -135,12 +135,15 @@ static int measure_quality(struct job *j, struct err *e)
 int convert_gate_packages(struct job *j, struct err *e)
 {
     struct predict_limits limits = {0};
-    uint64_t n = (uint64_t)j->b.n_shards + j->b.n_heads_shards;
+    uint64_t n = bundle_n_packages(&j->b);
     RETERR(progress_stage(&j->progress, "gating", n, e));
     RETERR(predict_limits(j->profile.name, &limits, e));
     predict_total_init(&j->residency, &limits);
     for (size_t i = 0; i < j->b.n_shards; i++) {
         RETERR(gate_package(j, j->b.shards[i].path, "layers", e));
+    }
+    for (size_t i = 0; i < j->b.n_groups; i++) {
+        RETERR(gate_package(j, j->b.groups[i].path, "experts", e));
     }
     for (size_t i = 0; i < j->b.n_heads_shards; i++) {
         RETERR(gate_package(j, j->b.heads[i].path, "head", e));

@@ -45,6 +45,7 @@ struct convert_options {
     uint64_t memory_bytes; /* of the machine; 0: not known */
     const char *shape;     /* shape_parse; NULL = "ranged" */
     const char *kv;        /* NULL = "state" */
+    const char *experts;   /* experts_parse; NULL = "auto" */
     const char *output;    /* NULL = "logits"; "argmax" */
     const char *profile;   /* NULL = "law" */
     const char *norm;      /* NULL = chosen by the measured range */
@@ -130,7 +131,7 @@ CHECKED int convert_forecast(const struct convert_options *o,
  * or ERROR). The job's JSON: {"source","out","name","quant","head_quant",
  * "quant_for":[...],"target_bytes","target_kl","calibrate","calibration" and
  * "chat_template" (paths),
- * "context","shape","kv","profile","norm","residual_scale","threads","keep_records"}; absent ones default. With
+ * "context","shape","kv","experts","profile","norm","residual_scale","threads","keep_records"}; absent ones default. With
  * "kind":"import" the source is a manifest (import/import.h):
  * {"source","out","name","tokenizer","set":[...],"profile", "threads"}; fd 4 is
  * not needed. The model file is fd 4 when fd 4 is open; the other parts of a

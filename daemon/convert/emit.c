@@ -17,6 +17,23 @@
 
 /* --- weights --- */
 
+/* Which part of a layer is put: a sparse one stands in two programs. */
+struct piece {
+    uint32_t l;
+    bool whole, behind; /* behind: what comes after the experts; else before */
+};
+
+static struct piece piece_of(const struct decoder *d, uint32_t l, bool behind)
+{
+    return (struct piece){
+        .l = l, .whole = !d->layers[l].sparse, .behind = behind};
+}
+
+static bool piece_has(const struct emit *m, struct piece p, enum arch_slot slot)
+{
+    return p.whole || program_behind(&m->d->layers[p.l], slot) == p.behind;
+}
+
 /* A vector's form in the package, and what is folded into it. */
 struct vector_form {
     enum arch_slot slot;
@@ -107,23 +124,26 @@ static int put_network(const struct emit *m, struct mil_writer *w, uint32_t l,
     return 0;
 }
 
-static int put_extras(const struct emit *m, struct mil_writer *w, uint32_t l,
-                      struct layer_weights *r, struct err *e)
+static int put_extras(const struct emit *m, struct mil_writer *w,
+                      struct piece p, struct layer_weights *r, struct err *e)
 {
+    uint32_t l = p.l;
     const struct layer *y = &m->d->layers[l];
-    if (y->mixer == MIXER_CONV) {
+    if (y->mixer == MIXER_CONV && piece_has(m, p, SLOT_CONV)) {
         RETERR(weights_taps(w, arch_part(m->d, l, SLOT_CONV), 1,
                             &r->vector[SLOT_CONV], e));
     }
-    if (y->mixer == MIXER_CCA) {
+    if (y->mixer == MIXER_CCA && piece_has(m, p, SLOT_CONV)) {
         RETERR(put_cca(m, w, l, r, e));
     }
-    if (y->router == ROUTER_NETWORK) {
+    if (y->router == ROUTER_NETWORK && piece_has(m, p, SLOT_ROUTER_VECTORS)) {
         RETERR(put_network(m, w, l, r, e));
     }
-    if (y->affine_join) {
+    if (y->affine_join && piece_has(m, p, SLOT_JOIN_ATTN)) {
         RETERR(put_join(m, w, l, SLOT_JOIN_ATTN, &r->extra[EXTRA_JOIN_ATTN],
                         e));
+    }
+    if (y->affine_join && piece_has(m, p, SLOT_JOIN_FFN)) {
         RETERR(put_join(m, w, l, SLOT_JOIN_FFN, &r->extra[EXTRA_JOIN_FFN], e));
     }
     return 0;
@@ -149,9 +169,10 @@ static int put_embedding(const struct emit *m, struct mil_writer *w,
     return 0;
 }
 
-static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
-                       struct layer_weights *r, struct err *e)
+static int put_vectors(const struct emit *m, struct mil_writer *w,
+                       struct piece p, struct layer_weights *r, struct err *e)
 {
+    uint32_t l = p.l;
     const struct layer *y = &m->d->layers[l];
     bool full = y->qk_norm == QK_NORM_FULL;
     enum weights_shape qk = full ? WEIGHTS_CHANNEL : WEIGHTS_LAST;
@@ -188,13 +209,15 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
         {SLOT_POST_EXPERTS, WEIGHTS_CHANNEL, gain, true, false},
     };
     for (size_t i = 0; i < countof(forms); i++) {
-        RETERR(put_vector(m, w, l, &forms[i], r, e));
+        if (piece_has(m, p, forms[i].slot)) {
+            RETERR(put_vector(m, w, l, &forms[i], r, e));
+        }
     }
-    RETERR(put_extras(m, w, l, r, e));
-    if (l == 0) {
+    RETERR(put_extras(m, w, p, r, e));
+    if (l == 0 && piece_has(m, p, SLOT_EMBD_NORM)) {
         RETERR(put_embedding(m, w, r, e));
     }
-    if (y->d_ple > 0) { /* the division by sqrt(2) stands in it */
+    if (y->d_ple > 0 && piece_has(m, p, SLOT_PLE_NORM_IN)) { /* the division by sqrt(2) stands in it */
         const struct vector_form in = {
             SLOT_PLE_NORM_IN, WEIGHTS_CHANNEL,
             norm_gain(m->norm, y->d_ple) * (float)M_SQRT1_2, true, false};
@@ -203,9 +226,10 @@ static int put_vectors(const struct emit *m, struct mil_writer *w, uint32_t l,
     return 0;
 }
 
-static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
-                     struct layer_weights *r, struct err *e)
+static int put_layer(const struct emit *m, struct mil_writer *w,
+                     struct piece at, struct layer_weights *r, struct err *e)
 {
+    uint32_t l = at.l;
     static const enum arch_slot matrices[] = {
         SLOT_Q,        SLOT_K,        SLOT_V,        SLOT_O,
         SLOT_CONV_IN,  SLOT_CONV_OUT, SLOT_GATE,     SLOT_UP,
@@ -214,12 +238,12 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
         SLOT_ROUTER};
     struct head_rows perm;
     bool permutes = arch_permutes(m->d, l, &perm);
-    RETERR(put_vectors(m, w, l, r, e));
+    RETERR(put_vectors(m, w, at, r, e));
     for (size_t i = 0; i < countof(matrices); i++) {
         enum arch_slot s = matrices[i];
         const struct part *p = arch_part(m->d, l, s);
         bool rope = permutes && (s == SLOT_Q || s == SLOT_K);
-        if (p->t != NULL) {
+        if (p->t != NULL && piece_has(m, at, s)) {
             RETERR(weights_matrix(&m->weights, w, p, 0, p->rows,
                                   rope ? &perm : NULL, &r->matrix[s], e));
         }
@@ -230,12 +254,18 @@ static int put_layer(const struct emit *m, struct mil_writer *w, uint32_t l,
 /* --- packages --- */
 
 /* What one package is made of. */
+enum pack_kind { PACK_LAYERS, PACK_EXPERTS, PACK_HEAD };
+
 struct pack {
     struct emit *m;
     const char *name;
-    bool head;
-    uint32_t first, last; /* layers, or rows of the vocabulary */
+    enum pack_kind kind;
+    uint32_t first, last; /* layers, experts or rows of the vocabulary */
+    uint32_t layer;       /* of PACK_EXPERTS */
+    /* PACK_LAYERS; the first has what comes behind the experts of the layer
+     * before, where that is sparse. */
     struct layer_weights *lw;
+    struct weight (*experts)[EXPERT_MATRICES]; /* PACK_EXPERTS */
     struct weight matrix; /* of a head */
     const struct mil_const *norm;
     const struct mil_const *bias; /* of labels; NULL: none */
@@ -260,8 +290,8 @@ static int mark(const struct pack *k, struct mil_writer *w, struct err *e)
 {
     struct mil_kept now;
     char file[WORK_PATH_MAX];
-    if (k->m->work == NULL) {
-        return 0;
+    if (k->m->work == NULL || mil_writer_blobs(w) == 0) {
+        return 0; /* a join may have no weight at all */
     }
     RETERR(mil_writer_mark(w, &now, e));
     emit_weight_file(k->name, file);
@@ -286,17 +316,37 @@ static int maybe_mark(const struct pack *k, struct mil_writer *w, bool dry,
     return 0;
 }
 
+/* It begins behind the experts of a sparse layer. */
+static bool pack_joins(const struct pack *k)
+{
+    return k->first > 0 && k->m->d->layers[k->first - 1].sparse;
+}
+
 static int put_layers(struct pack *k, struct mil_writer *w, bool dry,
                       struct err *e)
 {
     const struct stored *from = k->m->from;
+    if (pack_joins(k)) {
+        RETERR(put_layer(k->m, w, piece_of(k->m->d, k->first - 1, true),
+                         &k->lw[0], e));
+    }
     for (uint32_t l = k->first; l < k->last; l++) {
-        struct layer_weights *r = &k->lw[l - k->first];
+        struct layer_weights *r = &k->lw[1 + l - k->first];
         if (from != NULL) {
             stored_layer(from, w, l, r);
         } else {
-            RETERR(put_layer(k->m, w, l, r, e));
+            RETERR(put_layer(k->m, w, piece_of(k->m->d, l, false), r, e));
         }
+        RETERR(maybe_mark(k, w, dry, e));
+    }
+    return 0;
+}
+
+static int put_experts(struct pack *k, struct mil_writer *w, bool dry,
+                       struct err *e)
+{
+    for (uint32_t x = k->first; x < k->last; x++) {
+        RETERR(expert_put(k->m, w, k->layer, x, k->experts[x - k->first], e));
         RETERR(maybe_mark(k, w, dry, e));
     }
     return 0;
@@ -324,17 +374,31 @@ static int put_head(struct pack *k, struct mil_writer *w, struct err *e)
 static int put_weights(struct pack *k, struct mil_writer *w, bool dry,
                        struct err *e)
 {
-    return k->head ? put_head(k, w, e) : put_layers(k, w, dry, e);
+    return k->kind == PACK_HEAD      ? put_head(k, w, e)
+           : k->kind == PACK_EXPERTS ? put_experts(k, w, dry, e)
+                                     : put_layers(k, w, dry, e);
 }
 
-static void put_function(const struct pack *k, struct mil_program *p,
-                         const char *name, int64_t t)
+/* The functions for t rows, 0: any number of them. */
+static void put_functions(const struct pack *k, struct mil_program *p,
+                          uint32_t t)
 {
-    if (k->head) {
+    char name[SHAPE_NAME_MAX] = "main";
+    int64_t rows = t > 0 ? (int64_t)t : MIL_UNKNOWN;
+    if (t > 0) {
+        shape_name(t, name);
+    }
+    if (k->kind == PACK_HEAD) {
         const struct program_head h = {&k->matrix, k->norm, k->bias};
-        program_head(k->m, p, name, t, &h);
-    } else {
-        program_layers(k->m, p, name, t, k->first, k->last, k->lw);
+        program_head(k->m, p, name, rows, &h);
+    } else if (k->kind == PACK_LAYERS) {
+        program_layers(k->m, p, name, rows, k->first, k->last,
+                       pack_joins(k) ? &k->lw[0] : NULL, &k->lw[1]);
+    }
+    for (uint32_t x = k->first; k->kind == PACK_EXPERTS && x < k->last; x++) {
+        char of[EXPERT_FUNCTION_MAX];
+        program_expert_name(x, t, of);
+        program_expert(k->m, p, of, rows, k->layer, k->experts[x - k->first]);
     }
 }
 
@@ -342,16 +406,14 @@ static void put_program(const struct pack *k, struct mil_program *p)
 {
     const struct emit *m = k->m;
     struct program_shape s = m->shape;
-    if (k->head) {
+    if (k->kind == PACK_HEAD) {
         shape_of_heads(&m->shape, &s);
     }
     for (uint32_t i = 0; i < s.n; i++) {
-        char name[SHAPE_NAME_MAX];
-        shape_name(s.t[i], name);
-        put_function(k, p, name, s.t[i]);
+        put_functions(k, p, s.t[i]);
     }
     if (s.n == 0) {
-        put_function(k, p, "main", MIL_UNKNOWN);
+        put_functions(k, p, 0);
     }
     put_meta(m, p);
 }
@@ -418,10 +480,27 @@ static int write_package(struct pack *k, uint64_t *ret_bytes, struct err *e)
 static struct pack pack_layers(struct emit *m, const char *name, uint32_t first,
                                uint32_t last)
 {
-    must(first < last && last <= m->d->n_layers);
     struct pack k = {.m = m, .name = name, .first = first, .last = last};
-    k.lw = calloc(last - first, sizeof(*k.lw));
+    must(first <= last && last <= m->d->n_layers);
+    must(first < last || pack_joins(&k));
+    k.lw = calloc(1 + last - first, sizeof(*k.lw));
     must(k.lw != NULL);
+    return k;
+}
+
+static struct pack pack_experts(struct emit *m, const char *name,
+                                uint32_t layer, uint32_t first, uint32_t last)
+{
+    must(layer < m->d->n_layers && first < last &&
+         last <= m->d->layers[layer].n_experts);
+    struct pack k = {.m = m,
+                     .name = name,
+                     .kind = PACK_EXPERTS,
+                     .layer = layer,
+                     .first = first,
+                     .last = last};
+    k.experts = calloc(last - first, sizeof(*k.experts));
+    must(k.experts != NULL);
     return k;
 }
 
@@ -429,8 +508,11 @@ static struct pack pack_head(struct emit *m, const char *name, uint32_t first,
                              uint32_t last)
 {
     must(first < last && last <= arch_head_rows(m->d));
-    return (struct pack){
-        .m = m, .name = name, .head = true, .first = first, .last = last};
+    return (struct pack){.m = m,
+                         .name = name,
+                         .kind = PACK_HEAD,
+                         .first = first,
+                         .last = last};
 }
 
 int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
@@ -439,6 +521,16 @@ int emit_layers(struct emit *m, const char *name, uint32_t first, uint32_t last,
     struct pack k = pack_layers(m, name, first, last);
     int rc = write_package(&k, ret_weight_bytes, e);
     free(k.lw);
+    return rc;
+}
+
+int emit_experts(struct emit *m, const char *name, uint32_t layer,
+                 uint32_t first, uint32_t last, uint64_t *ret_weight_bytes,
+                 struct err *e)
+{
+    struct pack k = pack_experts(m, name, layer, first, last);
+    int rc = write_package(&k, ret_weight_bytes, e);
+    free(k.experts);
     return rc;
 }
 
@@ -466,6 +558,15 @@ struct mil_writer *emit_sketch_layers(struct emit *m, uint32_t first,
     struct pack k = pack_layers(m, NULL, first, last);
     struct mil_writer *w = sketch(&k);
     free(k.lw);
+    return w;
+}
+
+struct mil_writer *emit_sketch_experts(struct emit *m, uint32_t layer,
+                                       uint32_t first, uint32_t last)
+{
+    struct pack k = pack_experts(m, NULL, layer, first, last);
+    struct mil_writer *w = sketch(&k);
+    free(k.experts);
     return w;
 }
 

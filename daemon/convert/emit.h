@@ -28,7 +28,8 @@ struct emit {
     uint64_t marked_ms;
 };
 
-/* Write layers [first, last) as the package folder `name` of m->dir. With
+/* Write layers [first, last) as the package folder `name` of m->dir; a layer that
+ * is sparse is cut at its experts (program.h). With
  * m->work, layers that an earlier run has recorded are not made again; what is
  * made is recorded from time to time, and at the end. Errors: those of weights.h and
  * mil_writer_finish. */
@@ -40,8 +41,15 @@ CHECKED int emit_layers(struct emit *m, const char *name, uint32_t first,
  * which mil_writer_abort frees, is for looking at. Reads no weight. */
 struct mil_writer *emit_sketch_layers(struct emit *m, uint32_t first,
                                       uint32_t last);
+struct mil_writer *emit_sketch_experts(struct emit *m, uint32_t layer,
+                                       uint32_t first, uint32_t last);
 struct mil_writer *emit_sketch_head(struct emit *m, uint32_t first,
                                     uint32_t last);
+
+/* The same of experts [first, last) of a sparse layer. */
+CHECKED int emit_experts(struct emit *m, const char *name, uint32_t layer,
+                         uint32_t first, uint32_t last,
+                         uint64_t *ret_weight_bytes, struct err *e);
 
 /* The final norm and rows [first, last) of the vocabulary. */
 CHECKED int emit_head(struct emit *m, const char *name, uint32_t first,

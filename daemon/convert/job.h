@@ -26,6 +26,7 @@ struct job_kept {
 };
 
 #define SHARD_NAME "layers_%02u_%02u.mlpackage"
+#define GROUP_NAME "experts_%02u_%02u.mlpackage" /* layer, group of it */
 #define HEAD_NAME  "head_%u.mlpackage"
 
 struct job {
@@ -38,6 +39,8 @@ struct job {
     bool digesting;
     struct plan_profile profile;
     const char *context_by; /* plan_input.context_by */
+    enum experts_form experts; /* asked for */
+    uint32_t expert_group;     /* the same; 0: the default */
     struct plan_input in; /* what was divided */
     struct plan plan;
     struct range range;

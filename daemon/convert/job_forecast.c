@@ -38,6 +38,15 @@ static int predict(struct job *j, struct err *e)
         (void)snprintf(name, sizeof(name), SHARD_NAME, r->first, r->last);
         look_at(j, emit_sketch_layers(&j->emit, r->first, r->last), name);
     }
+    for (uint32_t l = 0; l < j->d.n_layers; l++) {
+        const struct layer *y = &j->d.layers[l];
+        for (uint32_t x = 0; y->sparse && x < y->n_experts; x += j->in.group) {
+            uint32_t left = y->n_experts - x;
+            uint32_t n = left < j->in.group ? left : j->in.group;
+            (void)snprintf(name, sizeof(name), GROUP_NAME, l, x / j->in.group);
+            look_at(j, emit_sketch_experts(&j->emit, l, x, x + n), name);
+        }
+    }
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         const struct plan_range *r = &j->plan.heads[i];
         (void)snprintf(name, sizeof(name), HEAD_NAME, i);

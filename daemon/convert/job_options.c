@@ -74,6 +74,7 @@ int convert_read_options(struct job *j, struct err *e)
     }
     RETERR(shape_parse(o->shape, &j->emit.shape, e));
     RETERR(convert_choice("kv", o->kv, "state", "host", &j->emit.host, e));
+    RETERR(experts_parse(o->experts, &j->experts, &j->expert_group, e));
     RETERR(convert_choice("output", o->output, "logits", "argmax",
                      &j->emit.argmax, e));
     RETERR(convert_choice("norm", o->norm, "scale", "max", &unused, e));

@@ -15,17 +15,64 @@
 
 /* --- programs --- */
 
-int convert_make_plan(struct job *j, struct err *e)
+/* With experts in one form or the other. */
+static int plan_form(struct job *j, bool sparse, struct err *e)
 {
     const struct plan_form form = {
         .forms = &j->forms,
         .context = j->emit.context,
         .shape = &j->emit.shape,
         .host = j->emit.host,
+        .sparse = sparse,
     };
+    plan_input_fini(&j->in);
     plan_input_of(&j->d, j->g, &form, &j->in);
     j->in.context_by = j->context_by;
+    if (sparse) {
+        RETERR(plan_grouping(&j->profile, j->expert_group, &j->in, e));
+    }
     return plan_make(&j->profile, &j->in, &j->plan, e);
+}
+
+static bool has_experts(const struct decoder *d)
+{
+    uint32_t l = 0;
+    while (l < d->n_layers && d->layers[l].n_experts == 0) {
+        l++;
+    }
+    return l < d->n_layers;
+}
+
+/* Dense, unless that is refused or, by the figures, slower. */
+static int plan_auto(struct job *j, bool *sparse, struct err *e)
+{
+    struct err why = {0};
+    int rc = plan_form(j, false, e);
+    bool may = has_experts(&j->d) && !j->d.encoder && j->profile.chip;
+    if (!may || (rc == 0 && !plan_wants_sparse(&j->profile, &j->in, &j->plan))) {
+        return rc;
+    }
+    *sparse = plan_form(j, true, &why) == 0 &&
+              plan_experts(&j->profile, &j->in, &j->plan).loads &&
+              plan_fit(&j->profile, &j->in, &j->plan) != PLAN_TOO_BIG;
+    return *sparse  ? 0
+           : rc < 0 ? rc
+                    : plan_form(j, false, e);
+}
+
+int convert_make_plan(struct job *j, struct err *e)
+{
+    bool sparse = j->experts == EXPERTS_SPARSE;
+    if (sparse && !has_experts(&j->d)) {
+        return err_set(e, ERR_INVALID, "experts: %s has none here",
+                       j->d.arch->name);
+    }
+    RETERR(j->experts == EXPERTS_AUTO ? plan_auto(j, &sparse, e)
+                                      : plan_form(j, sparse, e));
+    for (uint32_t l = 0; l < j->d.n_layers; l++) {
+        j->d.layers[l].sparse = sparse && j->d.layers[l].n_experts > 0;
+    }
+    return 0;
 }
 
 int convert_check_fit(const struct job *j, struct err *e)
@@ -48,8 +95,7 @@ int convert_check_fit(const struct job *j, struct err *e)
 
 uint64_t convert_weight_bytes(const struct job *j)
 {
-    const struct plan_range all = {.last = j->in.n_layers};
-    uint64_t n = plan_shard_bytes(&j->in, all);
+    uint64_t n = plan_layers_bytes(&j->in);
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         n += plan_head_bytes(&j->in, j->plan.heads[i]);
     }
@@ -146,8 +192,7 @@ struct amounts {
 static struct amounts amounts(const struct job *j)
 {
     const struct plan_input *in = &j->in;
-    const struct plan_range all = {.last = in->n_layers};
-    struct amounts a = {.layer_bytes = (double)plan_shard_bytes(in, all)};
+    struct amounts a = {.layer_bytes = (double)plan_layers_bytes(in)};
     for (uint32_t l = 0; l < in->n_layers; l++) {
         a.layers += (double)in->layers[l].elements;
     }
@@ -178,7 +223,8 @@ void convert_costs(struct job *j)
     double encode = j->calibrates /* codes are there then */
                         ? 0
                         : (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
-    double packages = (double)j->plan.n_shards + (double)j->plan.n_heads;
+    double packages = (double)j->plan.n_shards + (double)j->plan.n_heads +
+                      (double)plan_groups(&j->in);
     double bundle = (double)convert_bundle_bytes(j);
     double put = NS_WRITE + NS_HASH;
     /* the source is hashed while it is measured (digest.h) */
@@ -244,6 +290,8 @@ static int check_encoder(struct job *j, struct err *e)
         {j->emit.argmax,        "--output argmax: all its numbers are read"  },
         {calibrates,            "--calibrate: not done for encoders yet" },
         {convert_has_target(j), "a target: not done for encoders yet"    },
+        {j->experts == EXPERTS_SPARSE,
+         "--experts sparse: its experts are in its programs"},
     };
     for (size_t i = 0; i < countof(none); i++) {
         if (none[i].asked) {

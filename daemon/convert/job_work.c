@@ -70,6 +70,7 @@ static int make_key(const struct job *j, char key[SHA256_HEX], struct err *e)
     }
     put_word(&b, "shape", o->shape);
     put_word(&b, "kv", o->kv);
+    put_word(&b, "experts", o->experts);
     put_word(&b, "output", o->output);
     put_word(&b, "profile", j->profile.name);
     put_word(&b, "norm", o->norm);

@@ -94,6 +94,51 @@ static int write_shard(struct job *j, uint32_t i, struct err *e)
     return 0;
 }
 
+/* Experts [first, first + n) of layer l, which are group i of the bundle. */
+static int write_group(struct job *j, uint32_t i, uint32_t l, uint32_t first,
+                       struct err *e)
+{
+    const struct program_shape *shape = &j->emit.shape;
+    struct bundle_group *g = &j->b.groups[i];
+    uint32_t widths = shape->n > 0 ? shape->n : 1;
+    uint32_t left = j->d.layers[l].n_experts - first;
+    uint32_t n = left < j->in.group ? left : j->in.group;
+    char name[64];
+    char file[WORK_PATH_MAX];
+    (void)snprintf(name, sizeof(name), GROUP_NAME, l, first / j->in.group);
+    RETERR(emit_experts(&j->emit, name, l, first, first + n, &g->weight_bytes,
+                        e));
+    emit_weight_file(name, file);
+    convert_known(j, file);
+    g->path = keep_str(&j->b, name);
+    g->layer = l;
+    g->experts = keep_array(&j->b, (size_t)n * widths, sizeof(*g->experts));
+    for (uint32_t k = 0; k < n * widths; k++) {
+        char of[EXPERT_FUNCTION_MAX];
+        struct bundle_expert *x = &g->experts[g->n_experts++];
+        x->expert = first + k / widths;
+        x->t = shape->n > 0 ? shape->t[k % widths] : 0;
+        program_expert_name(x->expert, x->t, of);
+        x->function = keep_str(&j->b, of);
+    }
+    return 0;
+}
+
+static int write_groups(struct job *j, struct err *e)
+{
+    uint32_t i = 0;
+    j->b.n_groups = plan_groups(&j->in);
+    j->b.groups = keep_array(&j->b, j->b.n_groups + 1, sizeof(*j->b.groups));
+    for (uint32_t l = 0; l < j->d.n_layers; l++) {
+        const struct layer *y = &j->d.layers[l];
+        for (uint32_t x = 0; y->sparse && x < y->n_experts; x += j->in.group) {
+            RETERR(write_group(j, i++, l, x, e));
+        }
+    }
+    must(i == j->b.n_groups);
+    return 0;
+}
+
 static int write_head(struct job *j, uint32_t i, struct err *e)
 {
     const struct plan_range *r = &j->plan.heads[i];
@@ -146,6 +191,7 @@ int convert_write_programs(struct job *j, uint64_t layers, uint64_t head,
     for (uint32_t i = 0; i < j->plan.n_shards; i++) {
         RETERR(write_shard(j, i, e));
     }
+    RETERR(write_groups(j, e));
     RETERR(progress_stage(&j->progress, "writing", head, e));
     for (uint32_t i = 0; i < j->plan.n_heads; i++) {
         RETERR(write_head(j, i, e));
@@ -155,7 +201,6 @@ int convert_write_programs(struct job *j, uint64_t layers, uint64_t head,
 
 int convert_write(struct job *j, struct err *e)
 {
-    const struct plan_range all = {.last = j->in.n_layers};
     const struct gguf_tensor *embed = j->d.global[SLOT_EMBD].t;
     const struct gguf_tensor *ple = j->d.global[SLOT_PLE_EMBD].t;
     const struct gguf_tensor *positions = j->d.global[SLOT_POSITIONS].t;
@@ -165,7 +210,7 @@ int convert_write(struct job *j, struct err *e)
     uint64_t table_bytes = 2 * (embed->rows * embed->cols +
                                 (ple != NULL ? ple->rows * ple->cols : 0));
     tables = left_of(tables, j->kept.tables, table_bytes);
-    layers = left_of(layers, j->kept.layers, plan_shard_bytes(&j->in, all));
+    layers = left_of(layers, j->kept.layers, plan_layers_bytes(&j->in));
     head = left_of(head, j->kept.head, planned_heads(j));
     RETERR(progress_stage(&j->progress, "writing", tables, e));
     RETERR(convert_write_table(j, embed, "embed.bin", e));

@@ -28,11 +28,52 @@ void plan_input_fini(struct plan_input *in)
 
 /* --- sums --- */
 
+/* Layer l stands in two programs, with its experts in packages. */
+static bool is_sparse(const struct plan_input *in, uint32_t l)
+{
+    return in->sparse && in->layers[l].experts > 0;
+}
+
+/* What of layer l stands in the program that has it, and in the next. */
+static uint64_t own_bytes(const struct plan_input *in, uint32_t l)
+{
+    const struct plan_layer *y = &in->layers[l];
+    return is_sparse(in, l) ? y->bytes - y->expert_bytes - y->behind_bytes
+                            : y->bytes;
+}
+
+static uint64_t behind_bytes(const struct plan_input *in, uint32_t l)
+{
+    return is_sparse(in, l) ? in->layers[l].behind_bytes : 0;
+}
+
 uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r)
 {
-    uint64_t n = 0;
+    uint64_t n = r.first > 0 ? behind_bytes(in, r.first - 1) : 0;
     for (uint32_t l = r.first; l < r.last; l++) {
-        n += in->layers[l].bytes;
+        n += own_bytes(in, l);
+    }
+    return n;
+}
+
+uint64_t plan_layers_bytes(const struct plan_input *in)
+{
+    uint64_t n = 0;
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        const struct plan_layer *y = &in->layers[l];
+        n += own_bytes(in, l) + behind_bytes(in, l);
+        n += is_sparse(in, l) ? y->experts * y->one_bytes : 0;
+    }
+    return n;
+}
+
+uint32_t plan_groups(const struct plan_input *in)
+{
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        n += is_sparse(in, l)
+                 ? (in->layers[l].experts + in->group - 1) / in->group
+                 : 0;
     }
     return n;
 }
@@ -86,8 +127,7 @@ uint64_t plan_resident_bytes(const struct plan_profile *p,
                              const struct plan_input *in,
                              const struct plan *plan)
 {
-    const struct plan_range all = {.last = in->n_layers};
-    uint64_t n = plan_shard_bytes(in, all);
+    uint64_t n = plan_layers_bytes(in);
     for (uint32_t i = 0; i < plan->n_heads; i++) {
         n += plan_head_bytes(in, plan->heads[i]);
     }
@@ -133,14 +173,19 @@ static int check_layer(const struct plan_profile *p,
     const struct plan_layer *y = &in->layers[l];
     uint32_t states =
         plan_shard_states(in, (struct plan_range){l, l + 1});
-    if (too_large(p, y->bytes, 1)) {
+    uint64_t bytes = plan_shard_bytes(in, (struct plan_range){l, l + 1});
+    if (too_large(p, bytes, 1)) {
         return err_set(e, ERR_CONVERT,
                        "layer %u has %llu bytes of weights; profile %s: "
                        "program_bytes %llu. Fewer bits (--quant lut4) or a "
                        "later chip (aned plan --profile) may do; profile cpu "
-                       "takes it, for the CPU backend",
-                       l, (unsigned long long)y->bytes, p->name,
-                       (unsigned long long)p->program_bytes);
+                       "takes it, for the CPU backend%s",
+                       l, (unsigned long long)bytes, p->name,
+                       (unsigned long long)p->program_bytes,
+                       y->experts > 0 && !in->sparse
+                           ? "; its experts can be programs of their own "
+                             "(--experts sparse)"
+                           : "");
     }
     if (states > p->states) {
         return refuse(e, p, l, "state tensors", states, "states", p->states);
@@ -148,6 +193,42 @@ static int check_layer(const struct plan_profile *p,
     if (y->channels > p->channels) {
         return refuse(e, p, l, "channels", y->channels, "channels",
                       p->channels);
+    }
+    return 0;
+}
+
+int plan_grouping(const struct plan_profile *p, uint32_t asked,
+               struct plan_input *in, struct err *e)
+{
+    uint64_t one = 0;
+    uint32_t experts = 0;
+    for (uint32_t l = 0; l < in->n_layers; l++) {
+        one = num_max(one, in->layers[l].one_bytes);
+        experts = experts > in->layers[l].experts ? experts
+                                                  : in->layers[l].experts;
+    }
+    uint64_t fit = one > 0 ? p->program_bytes / one : experts;
+    uint64_t most = MIL_FUNCTIONS_MAX / in->n_widths;
+    if (experts > 0 && p->chip && fit < num_max(asked, 1)) {
+        return err_set(e, ERR_CONVERT,
+                       "%u experts have %llu bytes; profile %s: program_bytes "
+                       "%llu",
+                       asked > 0 ? asked : 1,
+                       (unsigned long long)(num_max(asked, 1) * one), p->name,
+                       (unsigned long long)p->program_bytes);
+    }
+    if (asked > most) {
+        return err_set(e, ERR_INVALID,
+                       "experts 'sparse:%u': at most %llu a package here", asked,
+                       (unsigned long long)most);
+    }
+    fit = p->chip ? num_min(fit, most) : most;
+    in->group = asked > 0 ? asked : (uint32_t)num_min(EXPERT_GROUP, fit);
+    if (in->sparse && plan_groups(in) > EXPERT_PACKAGES_MAX) {
+        return err_set(e, ERR_CONVERT,
+                       "%u packages of experts; at most %u: more experts in one "
+                       "(--experts sparse:N)",
+                       plan_groups(in), EXPERT_PACKAGES_MAX);
     }
     return 0;
 }
@@ -193,7 +274,8 @@ struct cost {
 };
 
 struct dp {
-    uint64_t bytes[MODEL_LAYERS_MAX + 1]; /* of the layers before this one */
+    uint64_t bytes[MODEL_LAYERS_MAX + 1]; /* of the layers before this one, where
+                                             they stand in one program */
     struct cost best[MODEL_LAYERS_MAX + 1];
     uint32_t from[MODEL_LAYERS_MAX + 1];
 };
@@ -229,11 +311,16 @@ static void search(struct dp *d, const struct plan_profile *p,
         d->best[j].ns = UINT64_MAX;
         for (uint32_t i = j; i-- > 0;) {
             tally_layer(&t, in, i);
-            if (too_large(p, d->bytes[j] - d->bytes[i], j - i) ||
-                t.states > p->states) {
+            uint64_t bytes = d->bytes[j] - d->bytes[i];
+            uint64_t before = i > 0 ? behind_bytes(in, i - 1) : 0;
+            if (too_large(p, bytes, j - i) || t.states > p->states ||
+                (i + 1 < j && is_sparse(in, i))) {
                 break; /* more layers only have more */
             }
-            uint64_t size = d->bytes[j] / unit - d->bytes[i] / unit;
+            if (too_large(p, bytes + before, j - i)) {
+                continue; /* one that begins earlier may have less before it */
+            }
+            uint64_t size = (d->bytes[j] + before) / unit - d->bytes[i] / unit;
             struct cost c = {.ns = d->best[i].ns + each,
                              .programs = d->best[i].programs + 1,
                              .copies = d->best[i].copies + t.copies,
@@ -252,7 +339,7 @@ static int plan_layers(struct dp *d, const struct plan_profile *p,
 {
     uint32_t n = in->n_layers;
     for (uint32_t l = 0; l < n; l++) {
-        d->bytes[l + 1] = d->bytes[l] + in->layers[l].bytes;
+        d->bytes[l + 1] = d->bytes[l] + own_bytes(in, l);
         RETERR(check_layer(p, in, l, e));
     }
     search(d, p, in);
@@ -260,6 +347,13 @@ static int plan_layers(struct dp *d, const struct plan_profile *p,
     must(ret->n_shards > 0 && ret->n_shards <= SHARDS_MAX); /* layers fit */
     for (uint32_t j = n, i = ret->n_shards; i-- > 0; j = d->from[j]) {
         ret->shards[i] = (struct plan_range){d->from[j], j};
+    }
+    if (is_sparse(in, n - 1)) { /* what comes behind the last experts */
+        if (ret->n_shards == SHARDS_MAX) {
+            return err_set(e, ERR_CONVERT, "more than %u layer programs",
+                           SHARDS_MAX);
+        }
+        ret->shards[ret->n_shards++] = (struct plan_range){n, n};
     }
     return 0;
 }

@@ -69,6 +69,9 @@ struct plan_layer {
     uint32_t kv_from;     /* layer whose states it reads; itself */
     uint64_t expert_bytes; /* of `bytes`: its experts' matrices */
     uint32_t experts, top; /* of them a token takes `top`; 0: none */
+    uint64_t one_bytes;    /* an expert as a function of its own */
+    uint64_t behind_bytes; /* of `bytes`: what stands behind the experts, which the
+                              sparse form has in the next program */
 };
 
 #define PLAN_WIDTHS_MAX 16u
@@ -80,6 +83,10 @@ struct plan_input {
     /* Why it is this long, static: "asked", "model" (its own), "default",
      * "memory"; NULL: not known. */
     const char *context_by;
+    /* Layers with experts end their program at the router, and experts are
+     * functions in packages of `group` (plan_grouping). */
+    bool sparse;
+    uint32_t group;
     uint64_t row_elements; /* of the head, and of the embeddings */
     uint64_t row_bytes;    /* a row of the head as stored */
     uint64_t head_bytes;   /* what every head has besides: the final norm */
@@ -101,6 +108,12 @@ struct plan {
     struct plan_range heads[SHARDS_MAX]; /* vocabulary rows */
 };
 
+/* Experts of a package: `asked`, or 0 for the default that fits the profile's
+ * programs. Errors: CONVERT (asked for more than a program may have), INVALID
+ * (more functions than a package has). */
+CHECKED int plan_grouping(const struct plan_profile *p, uint32_t asked,
+                       struct plan_input *in, struct err *e);
+
 /* The division whose step takes the least time by the profile, then the one of
  * fewest programs, then of the least bytes in copies of states, then the most
  * equal (least sum of squared bytes).
@@ -110,6 +123,10 @@ CHECKED int plan_make(const struct plan_profile *p, const struct plan_input *in,
                       struct plan *ret, struct err *e);
 
 uint64_t plan_shard_bytes(const struct plan_input *in, struct plan_range r);
+/* Of all layers, with the experts in the form that the plan has. */
+uint64_t plan_layers_bytes(const struct plan_input *in);
+/* Packages of experts. */
+uint32_t plan_groups(const struct plan_input *in);
 /* State tensors of the program, with its copies: layers that read the states of
  * a layer in an earlier program keep them a second time. */
 uint32_t plan_shard_states(const struct plan_input *in, struct plan_range r);
@@ -148,24 +165,39 @@ struct plan_time plan_predict(const struct plan_profile *p,
 
 /* Experts. The dense form has a layer's experts in one program, which the
  * Neural Engine computes all of; the CPU backend reads those that a token
- * takes. In the sparse form, which aned does not make, the host would run a
- * function of its own for each of them, behind a program that ends at the
- * router. */
+ * takes. In the sparse form the host runs a function of its own for each of
+ * them, behind a program that ends at the router. */
 struct plan_experts {
     uint32_t layers;       /* that have experts; 0: the rest is 0 */
     uint64_t bytes, taken; /* of experts: all, and those of one token */
     uint32_t runs;         /* predictions of a step in the sparse form */
+    uint64_t functions;    /* of experts in the sparse form, by widths */
+    bool loads; /* they and all other programs are no more than the profile's
+                   `programs`: none is loaded while it serves */
 };
-struct plan_experts plan_experts(const struct plan_input *in,
+struct plan_experts plan_experts(const struct plan_profile *p,
+                                 const struct plan_input *in,
                                  const struct plan *plan);
-/* As plan_predict of one row, in the sparse form. */
-struct plan_time plan_predict_sparse(const struct plan_profile *p,
-                                     const struct plan_input *in,
-                                     const struct plan *plan);
+/* A step of one row in each form, `plan` being of the one that `in` has. Not
+ * known: as plan_predict, or no plan in that form. */
+struct plan_forms {
+    struct plan_time dense, sparse;
+    /* Predictions of layers and experts in a step; 0: no plan in that form. */
+    uint32_t dense_runs, sparse_runs;
+};
+struct plan_forms plan_forms(const struct plan_profile *p,
+                             const struct plan_input *in,
+                             const struct plan *plan);
+/* Whether the figures say that the sparse form is faster: at worst it takes less
+ * than the dense one does at best, and nothing is loaded while it serves. */
+bool plan_wants_sparse(const struct plan_profile *p,
+                       const struct plan_input *in, const struct plan *plan);
 
 /* The limits without which there would be fewer programs, by name: of the
- * layers, and of the heads. "": one program. "A and B": only without both. */
-#define PLAN_BOUND_MAX 64
+ * layers, and of the heads. "": one program. "A and B": only without both.
+ * PLAN_BY_EXPERTS: no limit, but the sparse form. */
+#define PLAN_BOUND_MAX  64
+#define PLAN_BY_EXPERTS "experts"
 struct plan_bounds {
     char layers[PLAN_BOUND_MAX], heads[PLAN_BOUND_MAX];
 };

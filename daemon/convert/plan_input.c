@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "convert/program.h"
 
 #define BLOB_RECORD 64u /* before each constant of weight.bin; mil/blob.c */
 
@@ -28,13 +29,17 @@ uint64_t plan_matrix_bytes(struct quant_spec spec, uint64_t rows, uint64_t cols)
 static void read_layer(const struct decoder *d, uint32_t l,
                        const struct plan_form *f, struct plan_layer *ret)
 {
+    const struct layer *y = &d->layers[l];
     for (unsigned s = SLOT_LAYER; s < SLOT_COUNT; s++) {
         const struct part *p = arch_part(d, l, (enum arch_slot)s);
         if (p->t == NULL) {
             continue;
         }
         if (arch_matrix(d, l, (enum arch_slot)s) == NULL) {
-            ret->bytes += blob(2 * p->rows * p->cols);
+            uint64_t bytes = blob(2 * p->rows * p->cols);
+            ret->bytes += bytes;
+            ret->behind_bytes +=
+                program_behind(y, (enum arch_slot)s) ? bytes : 0;
             continue;
         }
         struct quant_spec spec = quant_choice_for(f->forms, p->t->name);
@@ -48,13 +53,20 @@ static void read_layer(const struct decoder *d, uint32_t l,
             bytes += plan_matrix_bytes(spec, rows, p->cols);
         }
         ret->bytes += bytes;
-        ret->expert_bytes +=
-            arch_is_experts((enum arch_slot)s) ? bytes : 0;
+        if (arch_is_experts((enum arch_slot)s)) {
+            ret->expert_bytes += bytes;
+            ret->one_bytes +=
+                plan_matrix_bytes(spec, p->rows / y->n_experts, p->cols);
+        } else if (program_behind(y, (enum arch_slot)s)) {
+            ret->behind_bytes += bytes;
+        }
     }
-    ret->experts = d->layers[l].n_experts;
-    ret->top = d->layers[l].n_top;
+    ret->experts = y->n_experts;
+    ret->top = y->n_top;
     if (d->d_ple > 0) { /* a norm that stands in each layer's program */
-        ret->bytes += blob(2 * (uint64_t)d->d_ple);
+        uint64_t bytes = blob(2 * (uint64_t)d->d_ple);
+        ret->bytes += bytes;
+        ret->behind_bytes += bytes;
     }
 }
 
@@ -138,6 +150,7 @@ void plan_input_of(const struct decoder *d, const struct gguf *g,
                     : quant_bits(f->forms->spec.kind),
     };
     plan_input_widths(f->shape, ret);
+    ret->sparse = f->sparse;
     ret->layers = calloc(d->n_layers, sizeof(*ret->layers));
     must(ret->layers != NULL);
     for (uint32_t l = 0; l < d->n_layers; l++) {

@@ -14,6 +14,7 @@ struct plan_form {
     uint32_t context;
     const struct program_shape *shape; /* NULL: ranged */
     bool host;                 /* kv = host: no states */
+    bool sparse;               /* experts in packages of their own */
 };
 
 /* What d weighs in that form: *ret is the caller's (plan_input_fini). Sizes are

@@ -87,6 +87,9 @@ struct plan_bounds plan_bounds(const struct plan_profile *p,
     must(scratch != NULL);
     name_limits(binding(p, in, plan->n_shards, false, scratch), b.layers);
     name_limits(binding(p, in, plan->n_heads, true, scratch), b.heads);
+    if (in->sparse && b.layers[0] == '\0') {
+        (void)snprintf(b.layers, sizeof(b.layers), PLAN_BY_EXPERTS);
+    }
     free(scratch);
     return b;
 }
@@ -159,6 +162,10 @@ static void explain_division(struct buf *b, const struct json *profile,
 {
     if (by[0] == '\0') {
         buf_printf(b, "one %s program holds all\n", what);
+        return;
+    }
+    if (strcmp(by, PLAN_BY_EXPERTS) == 0) {
+        buf_printf(b, "%u %s programs, which end at routers\n", n, what);
         return;
     }
     buf_printf(b, "%u %s programs, not fewer, for %s:\n", n, what, by);
@@ -270,31 +277,63 @@ static struct plan_profile resident(const struct plan_profile *p)
     return q;
 }
 
+/* The sparse form in a sentence: predictions, time, and what has to be loaded. */
+static void explain_sparse(struct buf *b, const struct plan_profile *p,
+                           const struct plan_experts *x,
+                           const struct plan_forms *f)
+{
+    buf_printf(b, "%u predictions of layers", x->runs);
+    if (f->dense_runs > 0) {
+        buf_printf(b, " in place of %u", f->dense_runs);
+    }
+    buf_puts(b, ": ");
+    put_time(b, f->sparse);
+    if (!x->loads) {
+        buf_printf(b, " (if %llu functions of experts stayed loaded; profile %s "
+                      "has %u programs at once, and an expert that is loaded "
+                      "anew takes seconds)",
+                   (unsigned long long)x->functions, p->name, p->programs);
+    }
+}
+
 /* Which form experts have, and what each would cost. */
 static void explain_experts(struct buf *b, const struct plan_profile *p,
                             const struct plan_input *in,
                             const struct plan *plan)
 {
-    struct plan_experts x = plan_experts(in, plan);
+    struct plan_experts x = plan_experts(p, in, plan);
     if (x.layers == 0) {
         return;
     }
-    buf_printf(b, "experts in %u layers, %.1f MB, in dense form; a token takes "
+    buf_printf(b, "experts in %u layers, %.1f MB, in %s form; a token takes "
                   "%.1f MB of them, and the CPU backend reads no more\n",
-               x.layers, (double)x.bytes / 1e6, (double)x.taken / 1e6);
+               x.layers, (double)x.bytes / 1e6, in->sparse ? "sparse" : "dense",
+               (double)x.taken / 1e6);
+    if (in->sparse) {
+        buf_printf(b, "%llu functions of experts in %u packages of up to %u\n",
+                   (unsigned long long)x.functions, plan_groups(in), in->group);
+    }
     if (!p->chip) {
         return;
     }
     const struct plan_profile q = resident(p);
-    buf_printf(b, "the Neural Engine computes all of them: a row takes %s",
-               plan_fit(p, in, plan) == PLAN_TOO_BIG
-                   ? "(if all weights stayed in memory) "
-                   : "");
-    put_time(b, plan_predict(&q, in, plan, 1));
-    buf_printf(b, "; chosen by the host, which aned does not make, it would "
-                  "take %u predictions of layers in place of %u: ",
-               x.runs, plan->n_shards);
-    put_time(b, plan_predict_sparse(&q, in, plan));
+    const char *if_resident = plan_fit(p, in, plan) == PLAN_TOO_BIG
+                                  ? "(if all weights stayed in memory) "
+                                  : "";
+    struct plan_forms f = plan_forms(&q, in, plan);
+    if (in->sparse) {
+        buf_printf(b, "chosen by the host, a row takes %s", if_resident);
+        explain_sparse(b, p, &x, &f);
+        buf_puts(b, "; in dense form (--experts dense) the Neural Engine would "
+                    "compute all of them: ");
+        put_time(b, f.dense);
+    } else {
+        buf_printf(b, "the Neural Engine computes all of them: a row takes %s",
+                   if_resident);
+        put_time(b, f.dense);
+        buf_puts(b, "; chosen by the host (--experts sparse) it would take ");
+        explain_sparse(b, p, &x, &f);
+    }
     buf_puts(b, "\n");
 }
 
@@ -368,22 +407,33 @@ static void add_programs(struct json *o, const struct plan_input *in,
 static void add_experts(struct json *o, const struct plan_profile *p,
                         const struct plan_input *in, const struct plan *plan)
 {
-    struct plan_experts x = plan_experts(in, plan);
+    struct plan_experts x = plan_experts(p, in, plan);
     if (x.layers == 0) {
         json_add_null(o, "experts");
         return;
     }
     struct json *j = json_add_object(o, "experts");
-    json_add_str(j, "form", "dense");
+    const struct plan_profile q = resident(p);
+    struct plan_forms f = plan_forms(&q, in, plan);
+    json_add_str(j, "form", in->sparse ? "sparse" : "dense");
     json_add_int(j, "layers", x.layers);
     json_add_int(j, "bytes", (int64_t)x.bytes);
     json_add_int(j, "bytes_of_a_token", (int64_t)x.taken);
-    const struct plan_profile q = resident(p);
+    if (in->sparse) {
+        json_add_int(j, "packages", plan_groups(in));
+        json_add_int(j, "package_experts", in->group);
+    }
+    if (f.dense_runs > 0) {
+        json_add_int(j, "dense_predictions", f.dense_runs);
+    } else {
+        json_add_null(j, "dense_predictions");
+    }
     json_add_int(j, "sparse_predictions", x.runs);
+    json_add_int(j, "sparse_functions", (int64_t)x.functions);
+    json_add_bool(j, "sparse_stays_loaded", x.loads);
     json_add_bool(j, "if_resident", plan_fit(p, in, plan) == PLAN_TOO_BIG);
-    add_time(json_add_array(j, "dense_steps"), plan_predict(&q, in, plan, 1));
-    add_time(json_add_array(j, "sparse_steps"),
-             plan_predict_sparse(&q, in, plan));
+    add_time(json_add_array(j, "dense_steps"), f.dense);
+    add_time(json_add_array(j, "sparse_steps"), f.sparse);
 }
 
 static void add_text(struct json *o, const char *key, const char *v)

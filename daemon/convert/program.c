@@ -27,6 +27,9 @@
  * write: one state for all of its layers that read it. A router network that
  * goes on from that of the layer before takes it in the same way, and keeps
  * nothing.
+ *
+ * A sparse layer ends its program at the router; what comes behind its experts,
+ * a dense branch too, begins the next one.
  */
 #include "convert/program_impl.h"
 
@@ -97,8 +100,31 @@ static void ple_inputs(struct ctx *c)
     c->ple = draw_input(c, "ple", 4, rows);
 }
 
+/* Whether the program has a layer's end, where its embedding joins. */
+static bool ends_a_layer(const struct ctx *c, uint32_t last, bool joins)
+{
+    return joins || !c->m->d->layers[last - 1].sparse || last - c->first > 1;
+}
+
+/* What the experts of the layer before gave, into the stream. */
+static struct mil_value *join_before(struct ctx *c, bool last,
+                                     struct mil_value *x,
+                                     const struct layer_weights *w)
+{
+    const struct decoder *d = c->m->d;
+    int64_t dims[4] = {1, d->d_model, c->t, 1};
+    struct mil_value *y = draw_input(c, "experts", 4, dims);
+    c->joins = true;
+    c->l = &d->layers[c->first - 1];
+    c->w = w;
+    x = draw_join(c, last, x, y);
+    c->joins = false;
+    return x;
+}
+
 void program_layers(const struct emit *m, struct mil_program *p,
                     const char *name, int64_t t, uint32_t first, uint32_t last,
+                    const struct layer_weights *before,
                     const struct layer_weights *w)
 {
     const struct decoder *d = m->d;
@@ -110,8 +136,11 @@ void program_layers(const struct emit *m, struct mil_program *p,
         kind_inputs(&c, kind, last);
     }
     write_inputs(&c, last);
-    if (d->d_ple > 0) {
+    if (d->d_ple > 0 && ends_a_layer(&c, last, before != NULL)) {
         ple_inputs(&c);
+    }
+    if (before != NULL) {
+        x = join_before(&c, first == last, x, before);
     }
     c.all = calloc(last, sizeof(*c.all));
     c.news = calloc(last, sizeof(*c.news));
@@ -127,6 +156,10 @@ void program_layers(const struct emit *m, struct mil_program *p,
         x = draw_layer(&c, l + 1 == last, x);
     }
     mil_add_output(p, c.f, x);
+    if (c.expert_in != NULL) {
+        mil_add_output(p, c.f, c.expert_in);
+        mil_add_output(p, c.f, c.expert_gates);
+    }
     for (uint32_t l = first; l < last; l++) {
         bool out = m->host || program_gives(d, PORT_KEYS, l, last);
         for (size_t k = 0; out && k < 2 && c.news[l][k] != NULL; k++) {

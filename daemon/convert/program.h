@@ -9,6 +9,12 @@
  * constant. */
 enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN };
 #define EXPERT_MATRICES 3u
+static inline enum arch_slot expert_slot(unsigned which)
+{
+    return which == EXPERT_GATE ? SLOT_EXPERT_GATE
+           : which == EXPERT_UP ? SLOT_EXPERT_UP
+                                : SLOT_EXPERT_DOWN;
+}
 /* The constant's name after "layers_N_". */
 #define EXPERT_NAME_MAX 48u
 void expert_constant_name(enum expert_matrix which, uint32_t group,
@@ -57,7 +63,8 @@ layer_vector(const struct layer_weights *w, enum arch_slot slot)
 void expert_bias_name(enum expert_matrix which, uint32_t group,
                       char out[EXPERT_NAME_MAX]);
 
-/* Write the experts of layer l, if it has any. Errors: of weights_matrix. */
+/* Write the experts of layer l, if it has any and is not sparse. Errors: of
+ * weights_matrix. */
 CHECKED int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
                         struct layer_weights *r, struct err *e);
 
@@ -72,10 +79,30 @@ void program_takes_name(uint32_t l, enum layer_port what,
 bool program_gives(const struct decoder *d, enum layer_port what, uint32_t l,
                    uint32_t last);
 
-/* One function over layers [first, last); t: its rows, or MIL_UNKNOWN. */
+/* One function over layers [first, last); t: its rows, or MIL_UNKNOWN. Where
+ * layer first - 1 is sparse it begins with what comes behind that layer's
+ * experts, of the weights `before` (else NULL); last may be first then. */
 void program_layers(const struct emit *m, struct mil_program *p,
                     const char *name, int64_t t, uint32_t first, uint32_t last,
+                    const struct layer_weights *before,
                     const struct layer_weights *w);
+
+/* An expert of a sparse layer as a function of its own: x [1, d_model, T, 1] to
+ * y of the same shape, before its gate. */
+void program_expert(const struct emit *m, struct mil_program *p,
+                    const char *name, int64_t t, uint32_t l,
+                    const struct weight w[EXPERT_MATRICES]);
+/* "expert_3", or "expert_3_t4" where a function has T rows; t 0: any. */
+#define EXPERT_FUNCTION_MAX 32u
+void program_expert_name(uint32_t expert, uint32_t t,
+                         char out[EXPERT_FUNCTION_MAX]);
+/* Write one expert of layer l. Errors: of weights_matrix. */
+CHECKED int expert_put(const struct emit *m, struct mil_writer *w, uint32_t l,
+                       uint32_t expert, struct weight r[EXPERT_MATRICES],
+                       struct err *e);
+
+/* Whether the layer's part behind its experts holds what the slot is. */
+bool program_behind(const struct layer *l, enum arch_slot slot);
 
 /* What queries are multiplied by: in their norm's weight where they have one.
  * It has the division of a cap of the scores in it. */

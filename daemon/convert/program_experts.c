@@ -86,6 +86,8 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
 {
     struct mil_value *g = NULL;
     const struct mil_const *scale = layer_vector(c->w, SLOT_EXPERT_SCALE);
+    const char *last = c->l->sparse ? EXPERT_GATES : "router_gates";
+    const char *name = scale != NULL ? "router_gates" : last;
     if (c->l->router == ROUTER_SIGMOID_BIAS) {
         struct mil_value *s = draw_unary(c, "sigmoid", "router_p", scores);
         struct mil_value *bias = draw_constant(
@@ -97,7 +99,7 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
             draw_reduce(c, "reduce_sum", "router_sum", s, 1);
         sum = draw_binary(c, "add", "router_sum_min", sum,
                           draw_f16(c, ROUTER_SUM_MIN));
-        g = draw_binary(c, "real_div", "router_gates", s, sum);
+        g = draw_binary(c, "real_div", name, s, sum);
     } else if (c->l->router == ROUTER_NETWORK) {
         struct mil_value *p =
             mil_op(c->p, c->f, "softmax", draw_named(c, "router_p"), "x",
@@ -107,18 +109,18 @@ static struct mil_value *gates(struct ctx *c, struct mil_value *scores)
         struct mil_value *keys = draw_binary(c, "add", "router_keys", p, bias);
         struct mil_value *chosen = choose(c, keys);
         g = pick(c, "router_all", chosen, p, draw_f16(c, 0));
-        g = draw_slice(c, "router_gates", g, 1, 0, (int32_t)c->l->n_experts);
+        g = draw_slice(c, name, g, 1, 0, (int32_t)c->l->n_experts);
     } else {
         struct mil_value *chosen = choose(c, scores);
         g = pick(c, "router_kept", chosen, scores, draw_f16(c, SCORE_OUT));
-        g = mil_op(c->p, c->f, "softmax", draw_named(c, "router_gates"), "x", g,
+        g = mil_op(c->p, c->f, "softmax", draw_named(c, name), "x", g,
                    "axis", mil_i32(c->p, c->f, 1), NULL);
     }
     if (scale == NULL) {
         return g;
     }
     struct mil_value *by = draw_constant(c, "expert_scale", scale);
-    return draw_binary(c, "mul", "router_scaled", g, by);
+    return draw_binary(c, "mul", c->l->sparse ? last : "router_scaled", g, by);
 }
 
 /* Matrix `which` of group `g` of experts times x; groups: of the conv. */
@@ -256,7 +258,7 @@ static struct mil_value *take_router(struct ctx *c)
 {
     char name[PROGRAM_PORT_MAX];
     const int64_t dims[4] = {1, 1, c->t, c->l->d_router};
-    program_takes_name(c->first - 1, PORT_ROUTER, name);
+    program_takes_name(ctx_layer(c) - 1, PORT_ROUTER, name);
     struct mil_value *x = draw_input(c, name, 4, dims);
     return turn(c, draw_named(c, "router_taken"), x);
 }
@@ -274,7 +276,7 @@ static struct mil_value *network(struct ctx *c, struct mil_value *h)
     struct mil_value *r =
         draw_project(c, "router_down", h, SLOT_ROUTER_DOWN, SLOT_COUNT);
     r = draw_binary(c, "add", "router_own", r, vector_of(c, 0));
-    if (c->first + c->layer > 0) {
+    if (ctx_layer(c) > 0) {
         c->router = c->layer > 0 ? c->router : take_router(c);
         must(c->router != NULL); /* every layer has one */
         struct mil_value *before =
@@ -291,32 +293,55 @@ static struct mil_value *network(struct ctx *c, struct mil_value *h)
     return draw_project(c, "router", r, SLOT_ROUTER, SLOT_COUNT);
 }
 
-struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
-                               struct mil_value *h, struct mil_value *dense)
+/* What experts are multiplied by. x: the stream; *h: what the block reads, and
+ * then what the experts do, which has the name `in` in a branch of its own. */
+static struct mil_value *route(struct ctx *c, struct mil_value *x,
+                               const char *in, struct mil_value **h)
 {
     const struct emit *m = c->m;
-    uint32_t d = m->d->d_model;
-    struct mil_value *in = h;
+    struct mil_value *r = *h;
     if (c->l->expert_branch) { /* 1 / sqrt(d) stands in the scale */
-        in = draw_norm(c, "router_norm", x, 1, d, m->alpha,
-                       layer_vector(c->w, SLOT_ROUTER_SCALE));
-        h = draw_norm(c, "expert_norm", x, 1, d, m->alpha,
-                      layer_vector(c->w, SLOT_EXPERT_NORM));
+        r = draw_norm(c, "router_norm", x, 1, m->d->d_model, m->alpha,
+                      layer_vector(c->w, SLOT_ROUTER_SCALE));
+        *h = draw_norm(c, in, x, 1, m->d->d_model, m->alpha,
+                       layer_vector(c->w, SLOT_EXPERT_NORM));
     }
     struct mil_value *scores =
         c->l->router == ROUTER_NETWORK
-            ? network(c, in)
-            : draw_project(c, "router", in, SLOT_ROUTER, SLOT_ROUTER_ADD);
-    struct mil_value *by = gates(c, scores);
-    struct mil_value *y = mix(c, h, by);
+            ? network(c, r)
+            : draw_project(c, "router", r, SLOT_ROUTER, SLOT_ROUTER_ADD);
+    return gates(c, scores);
+}
+
+struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
+                               struct mil_value *h)
+{
+    struct mil_value *by = route(c, x, "expert_norm", &h);
+    return mix(c, h, by);
+}
+
+void draw_router(struct ctx *c, struct mil_value *x)
+{
+    struct mil_value *h = NULL;
     if (!c->l->expert_branch) {
-        return y;
+        h = draw_enter(c, EXPERT_IN, x, SLOT_FFN_NORM);
     }
+    if (h == x) { /* an output of its own */
+        h = draw_binary(c, "mul", EXPERT_IN, x, draw_f16(c, 1));
+    }
+    c->expert_gates = route(c, x, EXPERT_IN, &h);
+    c->expert_in = h;
+}
+
+struct mil_value *draw_branches(struct ctx *c, struct mil_value *experts,
+                                struct mil_value *dense)
+{
+    uint32_t d = c->m->d->d_model;
     dense = draw_norm(c, "post_dense_norm", dense, 1, d, 1,
                       layer_vector(c->w, SLOT_POST_DENSE));
-    y = draw_norm(c, "post_experts_norm", y, 1, d, 1,
-                  layer_vector(c->w, SLOT_POST_EXPERTS));
-    return draw_binary(c, "add", "branches", dense, y);
+    experts = draw_norm(c, "post_experts_norm", experts, 1, d, 1,
+                        layer_vector(c->w, SLOT_POST_EXPERTS));
+    return draw_binary(c, "add", "branches", dense, experts);
 }
 
 /* --- constants --- */
@@ -351,16 +376,14 @@ static int put_bias(const struct emit *m, struct mil_writer *w, uint32_t l,
 int experts_put(const struct emit *m, struct mil_writer *w, uint32_t l,
                 struct layer_weights *r, struct err *e)
 {
-    static const enum arch_slot slots[] = {[EXPERT_GATE] = SLOT_EXPERT_GATE,
-                                           [EXPERT_UP] = SLOT_EXPERT_UP,
-                                           [EXPERT_DOWN] = SLOT_EXPERT_DOWN};
     const struct layer *y = &m->d->layers[l];
-    uint32_t each = y->n_experts > 0 ? layer_expert_group(y, m->d->d_model) : 1;
-    for (uint32_t g = 0; g * each < y->n_experts; g++) {
+    uint32_t experts = y->sparse ? 0 : y->n_experts;
+    uint32_t each = experts > 0 ? layer_expert_group(y, m->d->d_model) : 1;
+    for (uint32_t g = 0; g * each < experts; g++) {
         uint32_t n = y->n_experts - g * each;
         n = n < each ? n : each;
         for (unsigned k = 0; k < EXPERT_MATRICES; k++) {
-            const struct part *p = arch_part(m->d, l, slots[k]);
+            const struct part *p = arch_part(m->d, l, expert_slot(k));
             uint64_t rows = p->rows / y->n_experts;
             RETERR(weights_matrix(&m->weights, w, p, g * each * rows, n * rows,
                                   NULL, &r->experts[k][g], e));

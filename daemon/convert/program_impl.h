@@ -9,6 +9,10 @@
 #define TEXT_ROOM 64
 #define NAME_ROOM (TEXT_ROOM + 32)
 
+/* Results of a program that ends at a router (model/bundle.h). */
+#define EXPERT_IN    "expert_in"
+#define EXPERT_GATES "expert_gates"
+
 /* What layers of one kind read beside x; NULL: none of the program does. */
 struct kind {
     struct mil_value *cos, *sin, *mask;
@@ -22,6 +26,8 @@ struct ctx {
     int64_t t;      /* rows, or MIL_UNKNOWN */
     uint32_t first; /* layer of the model that is the program's first */
     uint32_t layer; /* from 0 in the program, for names */
+    bool joins; /* l is the layer before the program's first: only what comes
+                   behind its experts is drawn */
     char name[NAME_ROOM];
     const struct layer *l;
     const struct layer_weights *w;
@@ -34,7 +40,15 @@ struct ctx {
     struct mil_value *(*news)[2]; /* that the program's own layers wrote */
     struct mil_value *(*tails)[2]; /* new positions of tails; NULL */
     struct mil_value *router;      /* what the next layer's router reads */
+    /* Of a program that ends at a router: what experts read, and their gates. */
+    struct mil_value *expert_in, *expert_gates;
 };
+
+/* The layer of the model that is drawn. */
+static inline uint32_t ctx_layer(const struct ctx *c)
+{
+    return c->joins ? c->first - 1 : c->first + c->layer;
+}
 
 /* --- program_ops.c --- */
 
@@ -117,12 +131,22 @@ void draw_cca(struct ctx *c, struct mil_value *h, struct mil_value **q,
 /* What the last layer's router had, for a later program. */
 struct mil_value *draw_give_router(struct ctx *c);
 
-/* What the experts of this layer give; with a branch of them, together with
- * what the dense feed-forward gave. x: the stream; h: what the block reads. */
+/* What the experts of this layer give. x: the stream; h: what the block reads. */
 struct mil_value *draw_experts(struct ctx *c, struct mil_value *x,
-                               struct mil_value *h, struct mil_value *dense);
+                               struct mil_value *h);
+/* The same of a sparse layer, as far as its router: fills c->expert_in and
+ * _gates. */
+void draw_router(struct ctx *c, struct mil_value *x);
+/* With a branch of experts: what they gave together with what the dense
+ * feed-forward did. */
+struct mil_value *draw_branches(struct ctx *c, struct mil_value *experts,
+                                struct mil_value *dense);
 
 /* --- program_layer.c --- */
+
+/* What a block reads of the scaled stream: a value of the name `what`. */
+struct mil_value *draw_enter(struct ctx *c, const char *what,
+                             struct mil_value *x, enum arch_slot norm);
 
 /* The layer's activation of g. */
 struct mil_value *draw_activation(struct ctx *c, const char *what,
@@ -132,6 +156,10 @@ struct mil_value *draw_activation(struct ctx *c, const char *what,
  * those of tokens and positions. */
 struct mil_value *draw_embedding(struct ctx *c, struct mil_value *x);
 
-/* x after the layer; last: it is the program's, and so has the output's name.
- */
+/* x after the layer; last: it is the program's, and so has the output's name. A
+ * sparse layer ends before its experts. */
 struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x);
+
+/* x, before the experts of a sparse layer, after it; y: their sum. */
+struct mil_value *draw_join(struct ctx *c, bool last, struct mil_value *x,
+                            struct mil_value *y);

@@ -1,9 +1,8 @@
 /* program_layer.c - a layer: its blocks, and what joins them to the stream. */
 #include "convert/program_impl.h"
 
-/* What a block reads of the scaled stream. */
-static struct mil_value *enter(struct ctx *c, const char *what,
-                               struct mil_value *x, enum arch_slot norm)
+struct mil_value *draw_enter(struct ctx *c, const char *what,
+                             struct mil_value *x, enum arch_slot norm)
 {
     const struct emit *m = c->m;
     return c->l->pre_norm ? draw_norm(c, what, x, 1, m->d->d_model, m->alpha,
@@ -121,7 +120,7 @@ static struct mil_value *per_layer(struct ctx *c, bool last,
 {
     const struct emit *m = c->m;
     int32_t p = (int32_t)c->l->d_ple;
-    int32_t at = (int32_t)(c->first + c->layer) * p;
+    int32_t at = (int32_t)ctx_layer(c) * p;
     struct mil_value *e = draw_times(c, "ple_embed", c->x_embed,
                                      1.0f / sqrtf((float)m->d->d_model));
     e = draw_project(c, "ple_proj", e, SLOT_PLE_PROJ, SLOT_COUNT);
@@ -140,26 +139,12 @@ static struct mil_value *per_layer(struct ctx *c, bool last,
     return draw_last(c, last, "add", "residual_ple", x, g);
 }
 
-struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
+/* x after the layer, whose feed-forward or experts gave y. */
+static struct mil_value *leave(struct ctx *c, bool last, struct mil_value *x,
+                               struct mil_value *y)
 {
     bool ple = c->l->d_ple > 0;
     bool scaled = c->l->out_scale != 1.0f;
-    struct mil_value *h = enter(c, "attn_norm", x, SLOT_ATTN_NORM);
-    struct mil_value *a = NULL;
-    if (c->l->mixer == MIXER_CONV) {
-        a = draw_conv(c, h);
-        a = draw_project(c, "conv_out", a, SLOT_CONV_OUT, SLOT_COUNT);
-    } else {
-        a = draw_attention(c, h);
-        a = draw_project(c, "o", a, SLOT_O, SLOT_O_BIAS);
-    }
-    x = residual(c, "residual_mid", false, x, a, SLOT_POST_ATTN,
-                 "post_attn_norm");
-    h = enter(c, "ffn_norm", x, SLOT_FFN_NORM);
-    struct mil_value *y = c->l->d_ff > 0 ? feed_forward(c, h) : NULL;
-    if (c->l->n_experts > 0) {
-        y = draw_experts(c, x, h, y);
-    }
     x = residual(c, "residual", last && !ple && !scaled, x, y, SLOT_POST_FFN,
                  "post_ffn_norm");
     if (ple) {
@@ -168,4 +153,42 @@ struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
     return scaled ? draw_last(c, last, "mul", "scaled", x,
                               draw_f16(c, c->l->out_scale))
                   : x;
+}
+
+struct mil_value *draw_join(struct ctx *c, bool last, struct mil_value *x,
+                            struct mil_value *y)
+{
+    if (c->l->expert_branch) {
+        struct mil_value *h = draw_enter(c, "ffn_norm", x, SLOT_FFN_NORM);
+        y = draw_branches(c, y, feed_forward(c, h));
+    }
+    return leave(c, last, x, y);
+}
+
+struct mil_value *draw_layer(struct ctx *c, bool last, struct mil_value *x)
+{
+    struct mil_value *h = draw_enter(c, "attn_norm", x, SLOT_ATTN_NORM);
+    struct mil_value *y = NULL;
+    if (c->l->mixer == MIXER_CONV) {
+        y = draw_conv(c, h);
+        y = draw_project(c, "conv_out", y, SLOT_CONV_OUT, SLOT_COUNT);
+    } else {
+        y = draw_attention(c, h);
+        y = draw_project(c, "o", y, SLOT_O, SLOT_O_BIAS);
+    }
+    x = residual(c, "residual_mid", c->l->sparse, x, y, SLOT_POST_ATTN,
+                 "post_attn_norm");
+    if (c->l->sparse) {
+        must(last); /* the plan ends a program here */
+        draw_router(c, x);
+        return x;
+    }
+    h = draw_enter(c, "ffn_norm", x, SLOT_FFN_NORM);
+    y = c->l->d_ff > 0 ? feed_forward(c, h) : NULL;
+    if (c->l->n_experts > 0) {
+        struct mil_value *dense = y;
+        y = draw_experts(c, x, h);
+        y = c->l->expert_branch ? draw_branches(c, y, dense) : y;
+    }
+    return leave(c, last, x, y);
 }

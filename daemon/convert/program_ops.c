@@ -1,11 +1,23 @@
 /* program_ops.c - operations and norms as the programs need them: one call an
  * operation, named after its layer. */
+#include <string.h>
+
 #include "convert/program_impl.h"
 
-/* "layers_3_what"; valid until the next call. */
+/* "layers_3_what", or "before_what" of the layer before the first; a result that
+ * leaves the program has the contract's name alone. Valid until the next call. */
 const char *draw_named(struct ctx *c, const char *what)
 {
-    (void)snprintf(c->name, sizeof(c->name), "layers_%u_%s", c->layer, what);
+    if (c->l != NULL && c->l->sparse && !c->joins &&
+        (strcmp(what, EXPERT_IN) == 0 || strcmp(what, EXPERT_GATES) == 0)) {
+        return what;
+    }
+    if (c->joins) {
+        (void)snprintf(c->name, sizeof(c->name), "before_%s", what);
+    } else {
+        (void)snprintf(c->name, sizeof(c->name), "layers_%u_%s", c->layer,
+                       what);
+    }
     return c->name;
 }
 

@@ -70,6 +70,12 @@ static int take_context(struct job *j, const struct bundle *b, struct err *e)
                        "convert its source again",
                        b->name);
     }
+    if (b->n_groups > 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s has its experts in sparse form, whose packages are "
+                       "not divided anew; convert its source again",
+                       b->name);
+    }
     if (b->context_train != 0 && s > b->context_train) {
         return err_set(e, ERR_INVALID, "context %u; the model was made for %u",
                        s, b->context_train);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/parse.h"
+
 #define FUNCTIONS "functions"
 
 static int refuse(const char *text, struct err *e)
@@ -103,4 +105,34 @@ uint32_t shape_max(const struct program_shape *s)
         return s->block > 0 ? ENCODER_ROWS_MAX : SHAPE_RANGE_MAX;
     }
     return s->t[s->n - 1];
+}
+
+int experts_parse(const char *text, enum experts_form *ret, uint32_t *group,
+                  struct err *e)
+{
+    static const char *const words[] = {[EXPERTS_AUTO] = "auto",
+                                        [EXPERTS_DENSE] = "dense",
+                                        [EXPERTS_SPARSE] = "sparse"};
+    const size_t n = sizeof("sparse:") - 1;
+    uint64_t of = 0;
+    *group = 0;
+    *ret = EXPERTS_AUTO;
+    for (size_t i = 0; text != NULL && i < countof(words); i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *ret = (enum experts_form)i;
+            return 0;
+        }
+    }
+    if (text != NULL && strncmp(text, "sparse:", n) == 0 &&
+        parse_u64(text + n, MIL_FUNCTIONS_MAX, &of) && of > 0) {
+        *ret = EXPERTS_SPARSE;
+        *group = (uint32_t)of;
+        return 0;
+    }
+    return text == NULL
+               ? 0
+               : err_set(e, ERR_INVALID,
+                         "experts '%.32s': auto, dense, sparse, or sparse:N "
+                         "with 1 to %u experts a package",
+                         text, MIL_FUNCTIONS_MAX);
 }

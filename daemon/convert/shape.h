@@ -36,3 +36,11 @@ void shape_name(uint32_t t, char out[SHAPE_NAME_MAX]);
 
 /* The most rows of one prediction. */
 uint32_t shape_max(const struct program_shape *s);
+
+/* Where a layer's experts are. EXPERTS_AUTO: where the plan's figures say. */
+enum experts_form { EXPERTS_AUTO, EXPERTS_DENSE, EXPERTS_SPARSE };
+
+/* "auto", "dense", "sparse" or "sparse:N", N experts a package; NULL is "auto".
+ * *group: N, or 0. Errors: INVALID, saying what may stand there. */
+CHECKED int experts_parse(const char *text, enum experts_form *ret,
+                          uint32_t *group, struct err *e);

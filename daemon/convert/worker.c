@@ -168,6 +168,7 @@ static int read_spec(struct worker *w, const struct frame *f, struct err *e)
         {"quant",      &o->quant     },
         {"shape",      &o->shape     },
         {"kv",         &o->kv        },
+        {"experts",    &o->experts   },
         {"output",     &o->output    },
         {"bundle",     &o->bundle    },
         {"profile",    &o->profile   },

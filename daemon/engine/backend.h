@@ -203,6 +203,7 @@ typedef int backend_state_fn(void *ctx, struct backend_array *a, struct err *e);
 
 struct backend {
     const char *name; /* "interpreter", "cpu", "coreml" */
+    uint32_t models_max; /* that a process has open at once; 0: no limit */
 
     /* function NULL is the default one. Errors: those of mil_read and
      * mil_validate, MIL_OP, NOMEM, CANCELLED, BACKEND (the system refused the

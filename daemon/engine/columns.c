@@ -49,6 +49,7 @@ int columns_init(struct engine *g, struct err *e)
     if (c->row == NULL) {
         return err_set(e, ERR_NOMEM, "engine");
     }
+    RETERR(experts_room(g, c->layers.max, e));
     return inputs_init(&g->in, g->b, uses, e);
 }
 
@@ -192,7 +193,7 @@ static int predict(struct shard *s, struct backend_io *io,
 }
 
 /* One shard on the chunk at hand, whose x is filled. */
-static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
+static int run_shard(struct engine_seq *s, struct sheet *sheet, size_t i,
                      struct chunk c, struct err *e)
 {
     struct engine *g = s->g;
@@ -220,7 +221,8 @@ static int run_shard(struct engine_seq *s, const struct sheet *sheet, size_t i,
         RETERR(check_out(a, fresh, sh, p->out, e));
         RETERR(seq_append(s, i, k, a, c, e));
     }
-    return tail_give(s, i, b, c, e);
+    RETERR(tail_give(s, i, b, c, e));
+    return sh->n_routed > 0 ? experts_columns(g, i, sheet, c, e) : 0;
 }
 
 /* x of the first shard: the tokens' embeddings, one a column. */
@@ -429,7 +431,8 @@ static int run_chunk(struct eval *v, uint32_t chunk, struct engine_times *times)
     size_t shard = 0;
     int rc = run_layers(s, c, &shard, &hidden, times, v->e);
     if (rc == ERR_BACKEND) {
-        return recover(g, false, shard, v->e);
+        return g->experts.failed != NULL ? recover_expert(g, v->e)
+                                         : recover(g, false, shard, v->e);
     }
     if (rc < 0 || lost) {
         s->valid += rc == 0 ? k : 0;

@@ -149,6 +149,10 @@ void engine_set_arith(struct engine *g)
         sha256_add(&h, s->be->name, strlen(s->be->name) + 1);
         sha256_add(&h, arith, strlen(arith) + 1);
     }
+    if (g->experts.n_on_cpu > 0) { /* which they are is not kept */
+        same = false;
+        sha256_add(&h, &g->experts.n_on_cpu, sizeof(g->experts.n_on_cpu));
+    }
     sha256_end(&h, digest);
     sha256_hex(digest, hex);
     char widths[32] = "";
@@ -222,6 +226,10 @@ int engine_open_with(const struct backend *be, const char *bundle_dir,
     if (rc < 0) {
         goto out;
     }
+    rc = experts_open(g, e);
+    if (rc < 0) {
+        goto out;
+    }
     rc = hand_open(g, e);
     if (rc < 0) {
         goto out;
@@ -264,6 +272,7 @@ void engine_close(struct engine *g)
     if (g == NULL) {
         return;
     }
+    experts_close(g);
     columns_fini(g);
     constrain_close(g);
     pool_close(g);

@@ -37,6 +37,9 @@ struct engine_conf {
     /* Which widths were measured to agree; a package runs as no other. n 0:
      * nothing is known. */
     struct msg_widths layers, heads;
+    /* Experts that stay open at once (experts.c), where the backend has no lower
+     * bound. 0: EXPERTS_OPEN_MAX. */
+    uint32_t experts_max;
     /* Called after each package, and after each width of it; may be NULL. */
     void (*progress)(void *ctx, enum engine_stage stage, uint32_t done,
                      uint32_t total);

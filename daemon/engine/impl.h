@@ -10,6 +10,7 @@
  * past.c     the past arrays of a package that has no states
  * recurrent.c what short convolutions read of earlier positions
  * hand.c     keys and values that one shard gives and others take
+ * experts.c  experts that are functions of their own, run where a row chose them
  * inputs.c   the numbers that inputs are made of
  * tables.c   rows by token: embeddings
  * pool.c     hidden states of a text, pooled into one vector
@@ -32,6 +33,8 @@
 #include "model/grammar/mask.h"
 
 struct binding;
+struct chunk;
+struct sheet;
 
 /* What an input of a shard is. */
 enum role {
@@ -45,6 +48,7 @@ enum role {
     ROLE_MASK_LOCAL,
     ROLE_EMBED, /* the first shard's x */
     ROLE_PLE,   /* per-layer embeddings of all layers */
+    ROLE_EXPERTS, /* what the experts of the layer before the first gave */
     ROLE_PAST, /* from here on, each shard has arrays of its own */
     ROLE_TAKE, /* of an earlier shard (bundle_port) */
     ROLE_TAIL, /* what a short convolution reads of earlier positions */
@@ -102,6 +106,9 @@ struct shard {
     const char *out;   /* "hidden", "logits" or "top_id" */
     uint32_t out_rows; /* of the output: d_model, the vocabulary slice, or 1 */
     const char *value; /* "top_value", beside "top_id"; NULL */
+    bool joins;        /* it takes ROLE_EXPERTS (bundle_joins) */
+    uint32_t n_routed; /* it ends at a router (bundle_routes): experts of its last
+                          layer; else 0 */
     /* Keys and values to later shards and from earlier ones (bundle_port). */
     size_t n_gives, n_takes;
     const struct bundle_port *gives, *takes; /* borrowed from the bundle */
@@ -129,6 +136,55 @@ CHECKED int hand_take(struct engine *g, size_t i, const struct binding *b,
                       struct err *e);
 CHECKED int hand_give(struct engine *g, size_t i, const struct binding *b,
                       uint32_t t, struct err *e);
+
+/* --- experts.c --- */
+
+#define EXPERT_IN    "expert_in"
+#define EXPERT_GATES "expert_gates"
+
+/* An expert of a sparse layer: a shard of its own, with one result, y. */
+struct expert {
+    struct shard s; /* when open */
+    bool open;
+    uint64_t used; /* when it last was; the highest is the latest */
+    bool on_cpu;   /* it failed: on the CPU backend from now on */
+    bool reopened; /* after a failure, as shard.reopened */
+    uint32_t sound;
+};
+
+/* Arrays are of rows, ld floats apart. */
+struct experts {
+    struct expert **of; /* n_layers, owned; NULL where a layer is not sparse */
+    uint64_t clock;
+    uint32_t most, n_open;
+    struct expert *failed; /* with BACKEND, in the present call; NULL */
+    uint32_t n_on_cpu;
+    uint32_t rows; /* of a call, at most; 0: there are none */
+    size_t ld, ld_gates;
+    float *in, *gates; /* what a router gave */
+    float *sum;        /* of experts times gates: ROLE_EXPERTS of the next shard */
+    float *picked, *y; /* rows of one expert, and its results */
+    uint32_t *pick;    /* rows: which they are */
+};
+
+/* Find them; one is opened, to see what a backend does with it. After the shards
+ * were opened. Errors: those of shard_open. */
+CHECKED int experts_open(struct engine *g, struct err *e);
+/* Arrays for calls of so many rows. Errors: NOMEM. */
+CHECKED int experts_room(struct engine *g, uint32_t rows, struct err *e);
+void experts_close(struct engine *g); /* nothing opened is fine */
+void experts_drop(struct engine *g, struct expert *x); /* is opened when needed */
+/* Rows of one that was opened: those that it takes; 0: it does not run rows. */
+uint32_t experts_rows_max(const struct engine *g);
+/* Run what the n rows at experts.in chose, by experts.gates, and add it up in
+ * experts.sum. In the order of the experts, so that a row's bits do not depend on
+ * the others. Errors: those of the backend. */
+CHECKED int experts_sum(struct engine *g, size_t shard, uint32_t n,
+                        struct err *e);
+/* The same of columns: from the results of shard i, to what the sheet's next
+ * shard reads. Errors: also MIL_SHAPE. */
+CHECKED int experts_columns(struct engine *g, size_t i, struct sheet *sheet,
+                            struct chunk c, struct err *e);
 
 /* --- tops.c --- */
 
@@ -204,6 +260,10 @@ void inputs_sight(const struct inputs *in, size_t kind, uint32_t pos,
 CHECKED int shard_open(struct shard *s, const struct backend *be,
                        const struct backend_conf *conf, const struct bundle *b,
                        const struct bundle_shard *from, struct err *e);
+/* Expert i of a sparse layer, with its functions. */
+CHECKED int expert_open(struct shard *s, const struct backend *be,
+                        const struct backend_conf *conf, const struct bundle *b,
+                        uint32_t layer, uint32_t i, struct err *e);
 CHECKED int head_open(struct shard *s, const struct backend *be,
                       const struct backend_conf *conf, const struct bundle *b,
                       const struct bundle_head *from, struct err *e);
@@ -284,6 +344,7 @@ struct binding {
     struct backend_array *x; /* owned; NULL: the sheet's */
     struct backend_io *io;   /* owned */
     size_t out, value;       /* which results are shard->out, ->value */
+    size_t in, gates;        /* and of a router: expert_in, expert_gates */
     size_t *fresh; /* n_past: which result is NAME_new, if it is one */
     size_t *tails; /* n_tails: which result is NAME_new */
     size_t *gives; /* n_gives: which results are shard->gives */
@@ -428,6 +489,9 @@ void rows_run(struct engine *g, struct eval *v, size_t n, uint32_t chunk,
 CHECKED int recover(struct engine *g, bool heads, size_t i, struct err *e);
 /* It made a prediction. */
 void recover_sound(struct shard *s);
+/* The same of experts.failed, which becomes NULL. */
+CHECKED int recover_expert(struct engine *g, struct err *e);
+#define RECOVER_SOUND 1000u /* predictions after which it is opened anew again */
 
 /* --- pool.c --- */
 
@@ -516,6 +580,7 @@ struct engine {
     struct handed *handed;
     bool recurrent; /* some layer is: sequences are cut where seq_can_cut says */
     struct inputs in;
+    struct experts experts;
     struct columns columns; /* one of these two is in use */
     struct rows rows;
     uint32_t row_out;   /* numbers of a row of logits: the vocabulary, or

@@ -9,7 +9,8 @@
  * the states of all packages are of no use, engine_arith is another text, and
  * who uses the model is told (engine_event).
  *
- * A package that fails again before it made SOUND predictions is not opened
+ * A package that fails again before it made RECOVER_SOUND
+ * predictions is not opened
  * anew once more: a device that keeps failing would cost each answer the time of
  * a load.
  */
@@ -18,13 +19,11 @@
 #include "base/log.h"
 #include "engine/impl.h"
 
-#define SOUND 1000u
-
 /* A prediction of s, not of positions that are computed again: a chunk that
  * always fails would open it anew for ever. */
 void recover_sound(struct shard *s)
 {
-    s->sound += s->reopened && s->sound < SOUND;
+    s->sound += s->reopened && s->sound < RECOVER_SOUND;
 }
 
 /* Of a full queue the last event that changes no bits; if all do, the last. */
@@ -121,7 +120,7 @@ int recover(struct engine *g, bool heads, size_t i, struct err *e)
 {
     struct shard *s = heads ? &g->heads[i] : &g->shards[i];
     struct err why = *e;
-    bool again = !s->reopened || s->sound >= SOUND;
+    bool again = !s->reopened || s->sound >= RECOVER_SOUND;
     if (s->be == &backend_cpu) {
         return e->code;
     }
@@ -146,5 +145,35 @@ int recover(struct engine *g, bool heads, size_t i, struct err *e)
     }
     engine_set_arith(g);
     note(g, s, true, &why);
+    return 0;
+}
+
+/* Nothing of a sequence is in an expert, so opened anew it goes on; on the CPU its
+ * bits are others. */
+int recover_expert(struct engine *g, struct err *e)
+{
+    struct expert *x = g->experts.failed;
+    struct err why = *e;
+    struct shard named = {.path = x->s.path};
+    g->experts.failed = NULL;
+    if (x->on_cpu) {
+        return e->code;
+    }
+    g->n_reopened++;
+    experts_drop(g, x);
+    if (!x->reopened || x->sound >= RECOVER_SOUND) {
+        x->reopened = true;
+        x->sound = 0;
+        note(g, &named, false, &why);
+        return 0;
+    }
+    x->on_cpu = true;
+    g->experts.n_on_cpu++;
+    LIST_EACH(it, &g->seqs)
+    {
+        container_of(it, struct engine_seq, link)->valid = 0;
+    }
+    engine_set_arith(g);
+    note(g, &named, true, &why);
     return 0;
 }

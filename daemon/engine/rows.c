@@ -16,6 +16,7 @@
 #include "engine/impl.h"
 
 #define ROW_ALIGN 64 /* bytes: rows begin cache lines */
+#define RESULTS   3  /* of a shard, beside what it gives: the stream, a router's */
 
 /* --- open, close --- */
 
@@ -32,7 +33,7 @@ static uint32_t rows_of(const struct engine *g)
             i < g->n_shards ? &g->shards[i] : &g->heads[i - g->n_shards];
         max = s->rows != NULL ? num_min(max, s->rows->info.rows_max) : 0;
     }
-    return (uint32_t)max;
+    return (uint32_t)num_min(max, experts_rows_max(g));
 }
 
 /* (max, *ld) floats for rows of `width`. */
@@ -56,7 +57,7 @@ static bool make_handed(struct rows *b, const struct engine *g)
         h->rows = array(b->max, h->width, &h->ld);
         ok = ok && h->rows != NULL;
     }
-    b->out = calloc(1 + most, sizeof(*b->out));
+    b->out = calloc(RESULTS + most, sizeof(*b->out));
     return ok && b->out != NULL;
 }
 
@@ -123,6 +124,7 @@ int rows_init(struct engine *g, struct err *e)
             return err_set(e, ERR_NOMEM, "rows");
         }
     }
+    RETERR(experts_room(g, max, e));
     return make_batch(b, g, n_in, uses, e);
 }
 
@@ -255,6 +257,10 @@ static void bind_inputs(struct engine *g, const struct shard *sh,
         case ROLE_PLE:
             b->in[k] = (struct backend_row_in){b->ple, b->ld_ple};
             break;
+        case ROLE_EXPERTS:
+            b->in[k] =
+                (struct backend_row_in){g->experts.sum, g->experts.ld};
+            break;
         case ROLE_COS:
         case ROLE_COS_LOCAL:
             b->in[k] =
@@ -323,7 +329,8 @@ static int run_unit(struct engine *g, const struct shard *sh, const float *x,
     return rc < 0 ? err_prefix(e, rc, "%s", sh->path) : 0;
 }
 
-/* Shard i's results: the stream in `hidden`, then what it gives. */
+/* Shard i's results: the stream in `hidden`, then what it gives, then what its
+ * router does. */
 static size_t bind_outputs(struct engine *g, size_t i, float *hidden)
 {
     struct rows *b = &g->rows;
@@ -335,7 +342,15 @@ static size_t bind_outputs(struct engine *g, size_t i, float *hidden)
         b->out[1 + k] = (struct backend_row_out){
             .name = s->gives[k].name, .p = h->rows, .ld = h->ld};
     }
-    return 1 + s->n_gives;
+    size_t n = 1 + s->n_gives;
+    if (s->n_routed > 0) {
+        const struct experts *x = &g->experts;
+        b->out[n++] = (struct backend_row_out){
+            .name = EXPERT_IN, .p = x->in, .ld = x->ld};
+        b->out[n++] = (struct backend_row_out){
+            .name = EXPERT_GATES, .p = x->gates, .ld = x->ld_gates};
+    }
+    return n;
 }
 
 /* The whole batch through every shard; *hidden: (n, ld). */
@@ -361,6 +376,9 @@ static int run_layers(struct engine *g, float **hidden,
         rc = rc < 0 ? rc
                     : run_unit(g, &g->shards[i], b->x[i % 2], b->n, b->state,
                                b->out, n_out, e);
+        if (rc == 0 && g->shards[i].n_routed > 0) {
+            rc = experts_sum(g, i, b->n, e);
+        }
     }
     spent(&at, &times->us_layers);
     rc = rc < 0 ? rc : still_wanted(g, true, e);

@@ -134,6 +134,10 @@ static void find_results(struct binding *b, const struct shard *sh,
 {
     b->out = find_result(u, sh->out);
     b->value = sh->value != NULL ? find_result(u, sh->value) : 0;
+    if (sh->n_routed > 0) {
+        b->in = find_result(u, EXPERT_IN);
+        b->gates = find_result(u, EXPERT_GATES);
+    }
     for (size_t k = 0; k < sh->n_past; k++) {
         if (sh->past[k].take == PAST_NOT_TAKEN) {
             b->fresh[k] = find_result(u, sh->past[k].out);
@@ -386,6 +390,8 @@ int sheet_place(struct sheet *s, struct engine *g, struct chunk c,
         }
         RETERR(place_rows(side, g, ROLE_EMBED, c, tokens, e));
         RETERR(place_rows(side, g, ROLE_PLE, c, tokens, e));
+        /* until there are sums of experts, and for a probe, which has none */
+        RETERR(place_rows(side, g, ROLE_EXPERTS, c, tokens, e));
         RETERR(place_write(side, c, e));
     }
     return 0;

@@ -16,6 +16,7 @@ static const char *const role_names[] = {
     [ROLE_MASK_LOCAL] = "attn_mask_local",
     [ROLE_EMBED] = "x_embed",
     [ROLE_PLE] = "ple",
+    [ROLE_EXPERTS] = "experts",
 };
 
 size_t unit_stem(const char *name, const char *suffix)
@@ -62,6 +63,7 @@ static struct shape shape_of(enum role r, const struct bundle *b)
     switch (r) {
     case ROLE_X:
     case ROLE_EMBED:
+    case ROLE_EXPERTS:
         return (struct shape){
             4, {1, d, T_HERE, 1}
         };
@@ -140,9 +142,12 @@ int unit_check_port(const struct backend_port *p, struct shape want, int64_t *t,
                    p->name, text);
 }
 
-static bool role_available(enum role r, const struct bundle *b)
+static bool role_available(enum role r, const struct shard *s,
+                           const struct bundle *b)
 {
     switch (r) {
+    case ROLE_EXPERTS:
+        return s->joins;
     case ROLE_COS:
     case ROLE_SIN:
         return b->rope.present;
@@ -168,10 +173,11 @@ static int check_inputs(const struct shard *s, struct unit *u,
                         const struct bundle *b, int64_t *t, struct err *e)
 {
     bool have_x = false;
+    bool have_experts = false;
     for (size_t i = 0; i < u->info.n_in; i++) {
         const struct backend_port *p = &u->info.in[i];
         enum role *r = &u->roles[i];
-        if (!role_of(s, p->name, r) || !role_available(*r, b)) {
+        if (!role_of(s, p->name, r) || !role_available(*r, s, b)) {
             return err_set(e, ERR_BUNDLE, "input %s is not of the contract",
                            p->name);
         }
@@ -182,6 +188,10 @@ static int check_inputs(const struct shard *s, struct unit *u,
                                           : shape_of(*r, b),
                           t, e));
         have_x = have_x || *r == ROLE_X;
+        have_experts = have_experts || *r == ROLE_EXPERTS;
+    }
+    if (have_experts != s->joins) {
+        return err_set(e, ERR_BUNDLE, "no input experts");
     }
     return have_x ? 0 : err_set(e, ERR_BUNDLE, "no input x");
 }
@@ -220,8 +230,8 @@ static int check_handed(const struct shard *s, const struct unit *u,
     return 0;
 }
 
-static int check_output(const struct shard *s, const struct unit *u,
-                        const char *name, struct err *e)
+static int check_output(const struct unit *u, const char *name, uint32_t want,
+                        struct err *e)
 {
     const struct backend_port *p =
         unit_find_port(u->info.out, u->info.n_out, name);
@@ -229,9 +239,37 @@ static int check_output(const struct shard *s, const struct unit *u,
         return err_set(e, ERR_BUNDLE, "no output %s", name);
     }
     int64_t rows = p->type.rank == 4 ? p->type.dims[1] : 0;
-    if (rows != s->out_rows && rows != MIL_UNKNOWN) {
-        return err_set(e, ERR_BUNDLE, "output %s is not %u rows", name,
-                       s->out_rows);
+    if (rows != want && rows != MIL_UNKNOWN) {
+        return err_set(e, ERR_BUNDLE, "output %s is not %u rows", name, want);
+    }
+    return 0;
+}
+
+/* Numbers of a row of the output; 0: it is none that the engine reads by these
+ * names. */
+static uint32_t out_width(const struct shard *s, const struct bundle *b,
+                          const char *name)
+{
+    bool routes = s->n_routed > 0;
+    if (strcmp(name, s->out) == 0 ||
+        (s->value != NULL && strcmp(name, s->value) == 0)) {
+        return s->out_rows;
+    }
+    return routes && strcmp(name, EXPERT_IN) == 0      ? b->d_model
+           : routes && strcmp(name, EXPERT_GATES) == 0 ? s->n_routed
+                                                       : 0;
+}
+
+static int check_outputs(const struct shard *s, const struct unit *u,
+                         const struct bundle *b, struct err *e)
+{
+    const char *const names[] = {s->out, s->value,
+                                 s->n_routed > 0 ? EXPERT_IN : NULL,
+                                 s->n_routed > 0 ? EXPERT_GATES : NULL};
+    for (size_t i = 0; i < countof(names); i++) {
+        if (names[i] != NULL) {
+            RETERR(check_output(u, names[i], out_width(s, b, names[i]), e));
+        }
     }
     return 0;
 }
@@ -323,8 +361,7 @@ static int unit_open(struct shard *s, struct unit *u,
     RETERR(check_handed(s, u, b, e));
     RETERR(check_states(u, b, e));
     set_range(u, b, fixed);
-    RETERR(check_output(s, u, s->out, e));
-    return s->value != NULL ? check_output(s, u, s->value, e) : 0;
+    return check_outputs(s, u, b, e);
 }
 
 /* --- rows --- */
@@ -345,6 +382,7 @@ static bool row_use_fits(enum role r, enum backend_row_use use)
     case ROLE_SIN_LOCAL:
     case ROLE_EMBED:
     case ROLE_PLE:
+    case ROLE_EXPERTS:
     case ROLE_TAKE:
         return use == BACKEND_ROW_DATA;
     case ROLE_MASK:
@@ -401,9 +439,9 @@ static int check_rows(const struct shard *s, const struct unit *u,
                                  port_width(&s->gives[k], b), e));
             }
         }
-        if (strcmp(name, s->out) == 0 ||
-            (s->value != NULL && strcmp(name, s->value) == 0)) {
-            RETERR(row_width(name, &info->row_out[i], s->out_rows, e));
+        uint32_t want = out_width(s, b, name);
+        if (want > 0) {
+            RETERR(row_width(name, &info->row_out[i], want, e));
         }
     }
     return 0;
@@ -449,7 +487,7 @@ static int open_units(struct shard *s, const struct backend_conf *conf,
         return unit_open(s, &s->units[0], conf, b, NULL, e);
     }
     for (size_t i = 0; i < n; i++) {
-        if (function_used(conf, t[i])) {
+        if (t[i] == 0 || function_used(conf, t[i])) {
             struct unit *u = &s->units[s->n_units++];
             RETERR(unit_open(s, u, conf, b, names[i], e));
         }
@@ -474,6 +512,9 @@ int shard_open(struct shard *s, const struct backend *be,
     s->gives = from->gives;
     s->n_takes = from->n_takes;
     s->takes = from->takes;
+    s->joins = bundle_joins(b, from);
+    s->n_routed =
+        bundle_routes(b, from) ? b->layers[from->last - 1].n_experts : 0;
     CHECK(open_units(s, conf, b, ranged ? 0 : from->n_functions,
                      from->functions, from->function_t, e));
     CHECK(past_make(s, e));
@@ -487,6 +528,51 @@ int shard_open(struct shard *s, const struct backend *be,
     CHECK(find_rows(s, b, e));
 out:
     return rc < 0 ? err_prefix(e, rc, "%s", from->path) : 0;
+}
+
+/* The package of expert i, and its functions. */
+static const char *find_functions(const struct bundle *b, uint32_t layer,
+                                  uint32_t i, const char **names, uint32_t *t,
+                                  size_t *n)
+{
+    const char *path = NULL;
+    *n = 0;
+    for (size_t k = 0; k < b->n_groups; k++) {
+        const struct bundle_group *g = &b->groups[k];
+        for (size_t f = 0; g->layer == layer && f < g->n_experts; f++) {
+            if (g->experts[f].expert == i) {
+                must(*n < ENGINE_WIDTHS_MAX); /* bundle_experts.c */
+                path = g->path;
+                names[*n] = g->experts[f].function;
+                t[(*n)++] = g->experts[f].t;
+            }
+        }
+    }
+    must(path != NULL); /* the manifest was checked */
+    return path;
+}
+
+int expert_open(struct shard *s, const struct backend *be,
+                const struct backend_conf *conf, const struct bundle *b,
+                uint32_t layer, uint32_t i, struct err *e)
+{
+    const char *names[ENGINE_WIDTHS_MAX];
+    uint32_t t[ENGINE_WIDTHS_MAX];
+    size_t n = 0;
+    int rc = 0;
+    *s = (struct shard){.be = be, .out = "y", .out_rows = b->d_model};
+    s->path = find_functions(b, layer, i, names, t, &n);
+    CHECK(open_units(s, conf, b, n, names, t, e));
+    for (size_t k = 0; k < s->n_units; k++) {
+        const struct backend_info *info = &s->units[k].info;
+        if (info->n_in != 1 || info->n_out != 1 || info->n_states != 0) {
+            rc = err_set(e, ERR_BUNDLE, "an expert takes x and gives y alone");
+            goto out;
+        }
+    }
+    CHECK(find_rows(s, b, e));
+out:
+    return rc < 0 ? err_prefix(e, rc, "%s", s->path) : 0;
 }
 
 int head_open(struct shard *s, const struct backend *be,

@@ -17,6 +17,8 @@
  *                 "functions": [{"name", "t"}], "weight_bytes",
  *                 "gives": [{"name", "layer", "role"}], "takes": the same,
  *                 by bundle_ports.c}],           only where there are some
+ *     "groups": [...],                          packages of experts, where a
+ *                                               layer is sparse (bundle_experts.c)
  *     "heads": [{"path", "vocab_first", "vocab_last", "t_min", "t_max",
  *                "functions": [...],            only where there are several
  *                "weight_bytes"}],
@@ -467,7 +469,7 @@ static int read_manifest(struct bundle *b, const struct json *j, struct err *e)
 {
     int (*const parts[])(struct bundle *, const struct json *, struct err *) = {
         read_fields, read_source, read_ropes, read_layers,       read_shards,
-        read_heads,  read_files,  read_peaks, bundle_read_forms,
+        bundle_read_groups, read_heads,  read_files,  read_peaks, bundle_read_forms,
     };
     int64_t format = 0;
     RETERR(json_want_int(j, "format", true, 0, INT32_MAX, &format, e));

@@ -46,6 +46,23 @@ struct bundle_shard {
                                           others need */
 };
 
+/* A function of one expert: rows x [1, d_model, T, 1] to y of the same shape, before
+ * its gate. */
+struct bundle_expert {
+    const char *function;
+    uint32_t expert; /* of the layer */
+    uint32_t t;      /* its rows when shape = functions, else 0 */
+};
+
+/* A package that has some experts of a sparse layer (layer.h). */
+struct bundle_group {
+    const char *path; /* "experts_02_00.mlpackage" */
+    uint32_t layer;
+    size_t n_experts;
+    struct bundle_expert *experts; /* by expert, then by T */
+    uint64_t weight_bytes;
+};
+
 struct bundle_head {
     const char *path;                 /* "head_0.mlpackage" */
     uint32_t vocab_first, vocab_last; /* [first, last) */
@@ -144,6 +161,8 @@ struct bundle {
                                   added to the embeddings; or NULL */
     size_t n_shards;
     struct bundle_shard *shards;
+    size_t n_groups; /* 0: no layer is sparse */
+    struct bundle_group *groups; /* by layer; each of its experts once a T */
     size_t n_heads_shards;
     struct bundle_head *heads; /* vocabulary slices in order, no gaps */
     size_t n_files;
@@ -183,6 +202,28 @@ static inline enum bundle_kind bundle_kind(const struct bundle *b)
            : b->n_labels > 0 ? BUNDLE_TAGGER
                              : BUNDLE_EMBEDDER;
 }
+/* Programs of layers are cut at experts that the engine runs. The shard adds what
+ * those of the layer before it gave (input `experts`); the last one may have no
+ * layer of its own. */
+static inline bool bundle_joins(const struct bundle *b,
+                                const struct bundle_shard *s)
+{
+    return s->first > 0 && b->layers[s->first - 1].sparse;
+}
+/* It ends at the router of its last layer: `hidden` is the stream before the
+ * experts, `expert_in` what they read, `expert_gates` what they are multiplied
+ * by, 0 for all that were not chosen. */
+static inline bool bundle_routes(const struct bundle *b,
+                                 const struct bundle_shard *s)
+{
+    return s->first < s->last && b->layers[s->last - 1].sparse;
+}
+/* "dense" or "sparse"; NULL: the model has no experts. */
+const char *bundle_experts(const struct bundle *b);
+/* Packages of programs in order: shards, then groups, then heads. */
+size_t bundle_n_packages(const struct bundle *b);
+const char *bundle_package(const struct bundle *b, size_t i);
+
 /* Rows of the heads: the vocabulary, an encoder's labels, or none. */
 static inline uint32_t bundle_head_rows(const struct bundle *b)
 {

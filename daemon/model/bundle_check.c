@@ -197,7 +197,7 @@ static bool has_package(const struct bundle *b, const char *path)
     return false;
 }
 
-static int check_package(const struct bundle *b, const char *path,
+int bundle_check_package(const struct bundle *b, const char *path,
                          struct err *e)
 {
     if (path == NULL || !bundle_path_ok(path)) {
@@ -230,6 +230,29 @@ static int check_functions(const char *path, size_t n, const char **names,
     return 0;
 }
 
+/* The last shard where the last layer is sparse: it adds what the experts gave,
+ * and has no layer of its own. */
+static bool only_joins(const struct bundle *b, size_t i)
+{
+    const struct bundle_shard *s = &b->shards[i];
+    return i + 1 == b->n_shards && s->first == s->last &&
+           s->first == b->n_layers && bundle_joins(b, s);
+}
+
+/* A sparse layer ends its shard. */
+static int check_cuts(const struct bundle *b, const struct bundle_shard *s,
+                      struct err *e)
+{
+    for (uint32_t l = s->first; l + 1 < s->last; l++) {
+        if (b->layers[l].sparse) {
+            return err_set(e, ERR_BUNDLE,
+                           "%s: layer %u is sparse and has to be its last", s->path,
+                           l);
+        }
+    }
+    return 0;
+}
+
 static int check_shards(const struct bundle *b, struct err *e)
 {
     bool ranged = strcmp(b->shape, "ranged") == 0;
@@ -239,21 +262,27 @@ static int check_shards(const struct bundle *b, struct err *e)
     }
     for (size_t i = 0; i < b->n_shards; i++) {
         const struct bundle_shard *s = &b->shards[i];
-        RETERR(check_package(b, s->path, e));
+        RETERR(bundle_check_package(b, s->path, e));
         RETERR(check_t(b, s->path, s->t_min, s->t_max, e));
         RETERR(check_functions(s->path, s->n_functions, s->functions,
                                s->function_t, ranged, s->t_min, s->t_max, e));
-        if (s->first != at || s->last <= s->first || s->last > b->n_layers) {
+        if (s->first != at || s->last > b->n_layers ||
+            (s->last <= s->first && !only_joins(b, i))) {
             return err_set(e, ERR_BUNDLE,
                            "%s: layers [%u, %u) do not follow "
                            "%u",
                            s->path, s->first, s->last, at);
         }
+        RETERR(check_cuts(b, s, e));
         at = s->last;
     }
     if (at != b->n_layers) {
         return err_set(e, ERR_BUNDLE, "the shards end at layer %u of %u", at,
                        b->n_layers);
+    }
+    if (b->layers[at - 1].sparse && !only_joins(b, b->n_shards - 1)) {
+        return err_set(e, ERR_BUNDLE,
+                       "no shard adds what the experts of layer %u give", at - 1);
     }
     return 0;
 }
@@ -263,7 +292,7 @@ static int check_heads(const struct bundle *b, struct err *e)
     uint32_t at = 0;
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *h = &b->heads[i];
-        RETERR(check_package(b, h->path, e));
+        RETERR(bundle_check_package(b, h->path, e));
         RETERR(check_t(b, h->path, h->t_min, h->t_max, e));
         if (h->n_functions > 0) {
             RETERR(check_functions(h->path, h->n_functions, h->functions,
@@ -355,7 +384,7 @@ int bundle_check(const struct bundle *b, struct err *e)
 {
     int (*const rules[])(const struct bundle *, struct err *) = {
         check_numbers,      bundle_check_labels, check_layers, check_shards,
-        bundle_check_ports, check_heads,  check_listed,
+        bundle_check_groups, bundle_check_ports, check_heads, check_listed,
     };
     for (size_t i = 0; i < countof(rules); i++) {
         int rc = rules[i](b, e);
@@ -498,6 +527,7 @@ void bundle_fingerprint(const struct bundle *b, char out[SHA256_HEX])
         hash_functions(&h, s->n_functions, s->functions, s->function_t);
         bundle_hash_ports(&h, s);
     }
+    bundle_hash_groups(&h, b);
     for (size_t i = 0; i < b->n_heads_shards; i++) {
         const struct bundle_head *s = &b->heads[i];
         bundle_hash_text(&h, "\nhead %s %u %u %u %u", s->path, s->vocab_first,

@@ -90,6 +90,23 @@ void bundle_put_ports(struct json *j, const struct bundle_shard *s);
 CHECKED int bundle_check_ports(const struct bundle *b, struct err *e);
 void bundle_hash_ports(struct sha256 *h, const struct bundle_shard *s);
 
+/* --- bundle_experts.c: packages of experts --- */
+
+/* j: the manifest. Absent: there are none. Errors: INVALID, NOMEM. */
+CHECKED int bundle_read_groups(struct bundle *b, const struct json *j,
+                               struct err *e);
+void bundle_put_groups(struct json *j, const struct bundle *b);
+/* Each expert of each sparse layer has a function for every T of the shards, once,
+ * and nothing else has one. Errors: BUNDLE, naming layer, package and expert. */
+CHECKED int bundle_check_groups(const struct bundle *b, struct err *e);
+void bundle_hash_groups(struct sha256 *h, const struct bundle *b);
+
+/* --- bundle_check.c --- */
+
+/* The package is a path with files in the list. Errors: BUNDLE. */
+CHECKED int bundle_check_package(const struct bundle *b, const char *path,
+                                 struct err *e);
+
 /* Member `key`, not empty and shorter than max: a copy in the bundle's arena.
  * Errors: INVALID, NOMEM. */
 CHECKED int bundle_want_str(struct bundle *b, const struct json *j,

@@ -78,6 +78,7 @@ static const struct field {
     OPTION(U32, d_expert, 1, MODEL_DIM_MAX),
     OPTION(U32, d_router, 1, MODEL_DIM_MAX),
     OPTION(BOOL, expert_branch, 0, 0),
+    OPTION(BOOL, sparse, 0, 0),
     OPTION(BOOL, affine_join, 0, 0),
     FIELD(F32, residual_scale, 0, 1e6),
     FIELD(U32, d_ple, 0, MODEL_DIM_MAX),
@@ -257,6 +258,12 @@ static int check_experts(const struct bundle *b, uint32_t i, struct err *e)
         return err_set(e, ERR_BUNDLE,
                        "layer %u: its router of %u goes on from one of %u", i,
                        l->d_router, l[-1].d_router);
+    }
+    if (l->sparse && (l->n_experts == 0 || b->encoder)) {
+        return err_set(e, ERR_BUNDLE,
+                       "layer %u is sparse, but %s", i,
+                       b->encoder ? "an encoder's experts are in its programs"
+                                  : "has no experts");
     }
     if (l->n_experts > 0 && l->expert_branch != (l->d_ff > 0)) {
         return err_set(e, ERR_BUNDLE,

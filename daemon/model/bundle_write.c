@@ -217,6 +217,7 @@ static void put_lists(struct json *j, const struct bundle *b)
 {
     bundle_put_layers(j, b);
     put_shards(j, b);
+    bundle_put_groups(j, b);
     struct json *a = json_add_array(j, "files");
     for (size_t i = 0; i < b->n_files; i++) {
         struct json *o = json_add_object(a, NULL);

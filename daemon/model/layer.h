@@ -105,6 +105,8 @@ struct layer {
     uint32_t n_experts, n_top, d_expert; /* 0: none */
     uint32_t d_router; /* of ROUTER_NETWORK; or 0 */
     bool expert_branch; /* experts beside the dense feed-forward, see above */
+    bool sparse; /* of a bundle: its experts are functions that the engine runs
+                    (bundle_group), and no part of a program of layers */
     bool affine_join; /* x = (y + a) * b + (x + c) * d, a vector each, in place
                          of x += residual_scale * y */
     float residual_scale; /* of what is added to the stream */

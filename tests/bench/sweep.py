@@ -2,7 +2,7 @@
 """Does a row's result depend on anything but its sequence? `./dev bench sweep [--model M] [--quick]`
 
 M: demo (default), demo-int4, demo-lut4, demo-fp16 (its other quantisations), stories (the shared test data's),
-lfm2 (the shared tiny one: short convolutions), zaya, zaya-fp16 (random weights: queries and keys mixed along positions, one expert of six
+lfm2 (the shared tiny one: short convolutions), lfm2moe (the same: experts), sparse (it in sparse form), zaya, zaya-fp16 (random weights: queries and keys mixed along positions, one expert of six
 or none), gemma (fetched), longrope (the shared tiny phi3 with lines on both sides of its original context), random (random weights in
 small shapes); the last two need the package gguf. Every one is converted, then the
 program tests/bench/sweep.c compares the bits of all logits: one token at a time against every chunk, mixture of
@@ -28,6 +28,8 @@ FULL = {
     "demo-fp16": [LONG],
     "stories": [["--positions", "24"], ["--cells", "200", "--longest", "120"]],
     "lfm2": [["--positions", "24"], LONG],
+    "lfm2moe": [["--positions", "24"], LONG],
+    "sparse": [["--positions", "24"], LONG],
     "zaya": [["--positions", "24"], LONG],
     "zaya-fp16": [LONG],
     "gemma": [["--cells", "60", "--positions", "8"],
@@ -55,8 +57,9 @@ def sources(model, tmp):
         return [(model, with_original(source, pathlib.Path(tmp) / "longrope.gguf", ORIGINAL), "int8", 256)]
     if model == "stories":
         return [(model, shared / "data/models/derived/stories260K.F32.gguf", "int8", 128)]
-    if model == "lfm2":
-        return [(model, shared / "data/families/lfm2/a/model.gguf", "int8", 512)]
+    if model in ("lfm2", "lfm2moe", "sparse"):
+        family = model if model != "sparse" else "lfm2moe"
+        return [(model, shared / f"data/families/{family}/a/model.gguf", "int8", 512)]
     if model.startswith("zaya"):
         import mkzaya
         return [(model, mkzaya.write(pathlib.Path(tmp) / "folder"), model.partition("-")[2] or "int8", 512)]
@@ -71,11 +74,11 @@ def sources(model, tmp):
     return made
 
 
-def convert(aned, gguf, quant, context, bundle):
+def convert(aned, gguf, quant, context, bundle, *form):
     if not gguf.exists():
         sys.exit(f"sweep: no {gguf.name} here")
     r = subprocess.run([str(aned), "convert", str(gguf), "--out", str(bundle), "--quant", quant, "--context", str(context),
-                        "--accept", "quality,exactness"],
+                        "--accept", "quality,exactness", *form],
                        capture_output=True, text=True)
     if r.returncode != 0:
         sys.exit(f"sweep: {gguf.name} is not converted: {r.stderr}")
@@ -94,7 +97,8 @@ def run_model(build, model, runs, seed):
     with tempfile.TemporaryDirectory() as tmp:
         for name, gguf, quant, context in sources(model, tmp):
             bundle = pathlib.Path(tmp) / name
-            convert(build / "daemon/aned", gguf, quant, context, bundle)
+            form = ("--experts", "sparse") if model == "sparse" else ()
+            convert(build / "daemon/aned", gguf, quant, context, bundle, *form)
             for args in runs:
                 print(f"{name}, {quant}: {' '.join(args)}")
                 worst = max(worst, sweep(build / "tests/bench/sweep", bundle, [*args, "--seed", seed]).returncode)

@@ -554,6 +554,43 @@ def test_experts_of_any_batch(aned, case, tmp_path, family, quant):
         assert np.array_equal(got, want), chunk
 
 
+SPARSE = [("ranged", "state"), ("functions:1,8", "host")]
+
+
+@pytest.mark.parametrize("shape,kv", SPARSE)
+@pytest.mark.parametrize("family", ["gemma4", "lfm2moe", "zaya"])
+def test_sparse_experts(aned, case, tmp_path, family, shape, kv):
+    """Experts that the engine runs: the bars of the dense form, and no row's bits depend on others."""
+    c = case(family)
+    convert(aned, c.source, tmp_path / "bundle", "fp16", "--shape", shape, "--kv", kv, "--experts", "sparse:3")
+    said = manifest(tmp_path / "bundle")
+    layers = [i for i, y in enumerate(said["layers"]) if y.get("n_experts")]
+    widths = 2 if shape != "ranged" else 1
+    assert [i for i, y in enumerate(said["layers"]) if y.get("sparse")] == layers
+    for i in layers:
+        found = [x["expert"] for g in said["groups"] if g["layer"] == i for x in g["experts"]]
+        assert found == [e for e in range(said["layers"][i]["n_experts"]) for _ in range(widths)]
+    for backend in ("cpu", "interpreter"):
+        want = np.array(logits(aned, tmp_path / "bundle", c.path, tmp_path, "--backend", backend))
+        assert faults(c.npz, want, bound(c, family, kv)) == [], backend
+        for chunk in (1, 2, 5):
+            got = logits(aned, tmp_path / "bundle", c.path, tmp_path, "--backend", backend, "--chunk", chunk, "--threads", 2)
+            assert np.array_equal(got, want), (backend, chunk)
+    told = run(aned, "inspect", tmp_path / "bundle")
+    assert "experts_" in told and "sparse" in told
+
+
+def test_sparse_packages(aned, case, shared, tmp_path):
+    found = []
+    for family in ("gemma4", "lfm2moe", "zaya"):
+        made = tmp_path / f"bundle-{family}"
+        convert(aned, case(family).source, made, "int8", "--experts", "sparse:2", "--shape", "functions")
+        for p in packages(made):
+            found.append(tmp_path / f"{family}-{p.name}")
+            found[-1].symlink_to(p)
+    verify(shared, found, tmp_path)
+
+
 REFUSED = [(row.name, key, value) for row in BY_NAME.values() for key, value in row.refused.items()]
 
 

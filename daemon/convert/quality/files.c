@@ -75,12 +75,9 @@ int rung_weights(struct ladder *r, struct err *e)
 {
     const struct bundle *b = r->b;
     struct quality_result *w = &r->q->rungs[RUNG_WEIGHTS];
-    size_t n = b->n_shards + b->n_heads_shards;
+    size_t n = bundle_n_packages(b);
     for (size_t i = 0; i < n && w->verdict == NULL; i++) {
-        RETERR(check_package(r,
-                             i < b->n_shards ? b->shards[i].path
-                                             : b->heads[i - b->n_shards].path,
-                             e));
+        RETERR(check_package(r, bundle_package(b, i), e));
     }
     if (w->verdict == NULL) {
         quality_pass(w, "%zu packages", n);

@@ -8,15 +8,18 @@
 
 /* --- program --- */
 
-/* "layers_3_residual" -> 3, when it is the stream after a layer. */
-static bool is_stream(const char *op, uint64_t *layer)
+/* "layers_3_residual" -> 3, when it is the stream after a layer; "before_residual"
+ * -> -1, where the shard begins with what comes behind a layer's experts. */
+static bool is_stream(const char *op, int64_t *ret)
 {
     static const char *const tails[] = {"_residual", "_residual_ple",
                                         "_scaled"};
-    if (strncmp(op, "layers_", 7) != 0) {
-        return false;
-    }
-    const char *tail = parse_digits(op + 7, MODEL_LAYERS_MAX, layer);
+    uint64_t layer = 0;
+    const char *tail = strncmp(op, "before_", 7) == 0 ? op + 6
+                       : strncmp(op, "layers_", 7) == 0
+                           ? parse_digits(op + 7, MODEL_LAYERS_MAX, &layer)
+                           : NULL;
+    *ret = tail == op + 6 ? -1 : (int64_t)layer;
     for (size_t i = 0; tail != NULL && i < countof(tails); i++) {
         if (strcmp(tail, tails[i]) == 0) {
             return true;
@@ -30,14 +33,18 @@ static void on_result(void *ctx, const char *op, const float *v, size_t n)
 {
     struct ladder *r = ctx;
     size_t d = r->d->d_model;
-    uint64_t layer = 0;
+    int64_t at = 0;
     bool last = strcmp(op, "hidden") == 0;
     ladder_tick(r, 0);
-    if (!r->tapping || n % d != 0 || (!last && !is_stream(op, &layer))) {
+    if (!r->tapping || n % d != 0 || (!last && !is_stream(op, &at))) {
         return;
     }
     const struct bundle_shard *s = &r->b->shards[r->shard];
-    layer = last ? s->last - 1u : s->first + layer;
+    if (last && bundle_routes(r->b, s)) { /* the layer has not ended */
+        r->shard++;
+        return;
+    }
+    uint64_t layer = last ? s->last - 1u : (uint64_t)((int64_t)s->first + at);
     if (layer == r->seen) {
         r->seen++;
         ladder_tick(r,

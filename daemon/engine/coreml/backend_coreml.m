@@ -27,6 +27,7 @@ void coreml_counts(const struct backend_model *m, struct coreml_counts *ret)
 
 const struct backend backend_coreml = {
     .name = "coreml",
+    .models_max = COREML_MODELS_MAX,
     .open = coreml_open,
     .close = coreml_close,
     .info = coreml_info,

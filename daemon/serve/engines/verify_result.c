@@ -79,6 +79,7 @@ static void put_repair(struct buf *b, const struct model *m)
         {"context",        "context"       },
         {"shape",          "shape"         },
         {"kv",             "kv"            },
+        {"experts",        "experts"       },
         {"profile",        "profile"       },
         {"norm",           "norm"          },
         {"residual-scale", "residual_scale"},

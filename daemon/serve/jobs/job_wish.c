@@ -47,6 +47,7 @@ static int unknown_key(const struct json *j, const char **param, struct err *e)
         "tokenizer",      "set",       "calibrate",
         "output",         "reshard",   "calibration",
         "target_bytes",   "target_kl", "chat_template",
+        "experts",
     };
     for (const struct json *c = json_first(j); c != NULL; c = json_next(c)) {
         if (strcmp(json_key(c), "force") == 0) {
@@ -92,7 +93,7 @@ static int want_origin(const struct json *j, struct job_wish *w,
     static const char *const others[] = {
         "source",       "quant",          "head_quant",   "quant_for",
         "norm",         "residual_scale", "calibrate",    "calibration",
-        "target_bytes", "target_kl",      "chat_template"};
+        "target_bytes", "target_kl",      "chat_template", "experts"};
     *param = "reshard";
     RETERR(json_want_str(j, *param, false, &w->reshard, e));
     if (w->reshard == NULL) {
@@ -153,7 +154,8 @@ static int want_import(const struct json *j, struct job_wish *w,
         "context",     "shape",          "kv",
         "output",      "norm",           "calibrate",
         "calibration", "reshard",        "target_bytes",
-        "target_kl",   "residual_scale", "chat_template"};
+        "target_kl",   "residual_scale", "chat_template",
+        "experts"};
     const char *kind = NULL;
     RETERR(want_word(j, "kind", kinds, countof(kinds), &kind, param, e));
     w->import = kind != NULL && strcmp(kind, "import") == 0;
@@ -223,6 +225,8 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     static const char *const norms[] = {"scale", "max"};
     static const char *const switches[] = {"on", "off"};
     struct program_shape unused = {0};
+    enum experts_form form = EXPERTS_AUTO;
+    uint32_t group = 0;
     *param = NULL;
     if (json_type(j) != JSON_OBJECT) {
         return err_set(e, ERR_INVALID, "the body must be a JSON object");
@@ -261,6 +265,9 @@ int job_wish_read(const struct json *j, struct job_wish *w, const char **param,
     *param = "shape";
     RETERR(json_want_str(j, *param, false, &w->shape, e));
     RETERR(shape_parse(w->shape, &unused, e));
+    *param = "experts";
+    RETERR(json_want_str(j, *param, false, &w->experts, e));
+    RETERR(experts_parse(w->experts, &form, &group, e));
     *param = "profile";
     RETERR(json_want_str(j, *param, false, &w->profile, e));
     *param = "context";

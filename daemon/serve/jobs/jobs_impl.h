@@ -144,7 +144,7 @@ void job_judge(const struct job *j, struct model *m);
 /* job_wish.c: what a request asks for, checked. Strings are the request's. */
 struct job_wish {
     const char *source, *name, *quant, *head_quant, *shape, *kv, *profile;
-    const char *norm, *calibrate, *calibration, *output;
+    const char *norm, *calibrate, *calibration, *output, *experts;
     const char *chat_template;
     const char *reshard; /* a model, in place of a source; NULL */
     int64_t context, threads;

@@ -369,6 +369,82 @@ static void plans_are_monotone(void **state)
 
 /* --- experts --- */
 
+/* The same input divided for the sparse form: at every router, and once more behind
+ * the last experts; its time is what the other form said of it. */
+static void sparse_form(const struct plan_profile *p, struct plan_input *in,
+                        struct plan_time want)
+{
+    static const struct plan_range cuts[] = {
+        {0, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 6}};
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    assert_non_null(plan);
+    in->sparse = true;
+    unit_ok(plan_grouping(p, 0, in, &e), &e);
+    assert_int_equal(in->group, EXPERT_GROUP);
+    assert_int_equal(plan_groups(in), 4 * 4);
+    unit_ok(plan_make(p, in, plan, &e), &e);
+    assert_int_equal(plan->n_shards, countof(cuts));
+    uint64_t programs = 0;
+    for (size_t i = 0; i < countof(cuts); i++) {
+        assert_int_equal(plan->shards[i].first, cuts[i].first);
+        assert_int_equal(plan->shards[i].last, cuts[i].last);
+        programs += plan_shard_bytes(in, plan->shards[i]);
+    }
+    assert_int_equal(plan_shard_bytes(in, plan->shards[0]), 29000000);
+    assert_int_equal(plan_shard_bytes(in, plan->shards[1]), 10000000);
+    assert_int_equal(plan_shard_bytes(in, plan->shards[4]), 1000000);
+    assert_int_equal(programs, 60000000);
+    assert_int_equal(plan_layers_bytes(in), 60000000 + 4 * 96000000);
+    assert_string_equal(plan_bounds(p, in, plan).layers, PLAN_BY_EXPERTS);
+    struct plan_time t = plan_predict(p, in, plan, 1);
+    assert_true(fabs(t.least_ms - want.least_ms) < 1e-6);
+    assert_true(fabs(t.most_ms - want.most_ms) < 1e-6);
+    assert_false(plan_predict(p, in, plan, 4).known); /* which they choose is not */
+    assert_int_equal(plan_forms(p, in, plan).dense_runs, 1);
+    struct plan_profile small = *p;
+    small.program_bytes = 10000000;
+    unit_ok(plan_grouping(&small, 0, in, &e), &e);
+    assert_int_equal(in->group, 3); /* as many as such a program has */
+    assert_int_equal(plan_grouping(&small, 4, in, &e), ERR_CONVERT);
+    assert_non_null(strstr(e.msg, "program_bytes"));
+    assert_int_equal(plan_grouping(p, MIL_FUNCTIONS_MAX, in, &e), ERR_INVALID);
+    in->sparse = false;
+    free(plan);
+}
+
+/* The sparse form is chosen where the figures leave no doubt. */
+static void sparse_where_it_is_faster(void **state)
+{
+    (void)state;
+    struct shape s;
+    struct plan_profile p = profile("m4");
+    struct plan *plan = calloc(1, sizeof(*plan));
+    struct err e = {0};
+    struct plan_input *in = equal(&s, 2, 10000000, 2, 64, 64);
+    assert_non_null(plan);
+    s.layers[1].bytes += 1800000000;
+    s.layers[1].expert_bytes = 1800000000;
+    s.layers[1].experts = 4;
+    s.layers[1].top = 1;
+    s.layers[1].one_bytes = 450000000;
+    p.program_bytes = 2000000000;
+    p.efficiency = (struct plan_span){true, 1, 1};
+    unit_ok(plan_make(&p, in, plan, &e), &e);
+    struct plan_forms f = plan_forms(&p, in, plan);
+    assert_true(f.dense.known && f.sparse.known);
+    assert_true(plan_experts(&p, in, plan).loads);
+    assert_int_equal(plan_wants_sparse(&p, in, plan),
+                     f.sparse.most_ms < f.dense.least_ms);
+    assert_true(plan_wants_sparse(&p, in, plan)); /* a quarter of the bytes */
+    s.layers[1].top = 4; /* it saves nothing */
+    assert_false(plan_wants_sparse(&p, in, plan));
+    s.layers[1].top = 1;
+    p.programs = 8; /* the experts alone are as many, at two widths */
+    assert_false(plan_wants_sparse(&p, in, plan));
+    free(plan);
+}
+
 /* Four layers of 10 MB beside 96 MB of 32 experts, of which a token takes 4. */
 static void both_forms_of_experts_are_predicted(void **state)
 {
@@ -383,39 +459,49 @@ static void both_forms_of_experts_are_predicted(void **state)
     for (uint32_t l = 2; l < 6; l++) {
         s.layers[l].bytes += 96000000;
         s.layers[l].expert_bytes = 96000000;
+        s.layers[l].one_bytes = 3000000;
+        s.layers[l].behind_bytes = 1000000;
         s.layers[l].experts = 32;
         s.layers[l].top = 4;
     }
     unit_ok(plan_make(&p, in, plan, &e), &e);
     assert_int_equal(plan->n_shards, 1);
-    struct plan_experts x = plan_experts(in, plan);
+    struct plan_experts x = plan_experts(&p, in, plan);
     assert_int_equal(x.layers, 4);
     assert_int_equal(x.bytes, 4 * 96000000);
     assert_int_equal(x.taken, 4 * 12000000);
-    assert_int_equal(x.runs, 4 + 4 * 4); /* in place of one */
-    struct plan_time dense = plan_predict(&p, in, plan, 1);
-    struct plan_time sparse = plan_predict_sparse(&p, in, plan);
+    assert_int_equal(x.runs, 5 + 4 * 4); /* in place of one */
+    assert_int_equal(x.functions, 4 * 32 * in->n_widths);
+    assert_false(x.loads); /* as many as no process has */
+    assert_false(plan_wants_sparse(&p, in, plan));
+    struct plan_time dense = plan_forms(&p, in, plan).dense;
+    struct plan_time sparse = plan_forms(&p, in, plan).sparse;
     assert_true(dense.known && sparse.known);
+    assert_int_equal(plan_forms(&p, in, plan).dense_runs, 1);
+    assert_int_equal(plan_forms(&p, in, plan).sparse_runs, x.runs);
+    assert_true(dense.least_ms == plan_predict(&p, in, plan, 1).least_ms);
     double fewer = 4 * 84000000 / (p.gbytes_per_s.most * 1e6);
-    double want = dense.least_ms - fewer + 19 * p.boundary_ms.least;
+    double want = dense.least_ms - fewer + 20 * p.boundary_ms.least;
     assert_true(fabs(sparse.least_ms - want) < 1e-6);
     fewer = 4 * 84000000 /
             (p.gbytes_per_s.least * p.efficiency.least * 1e6);
     want = dense.most_ms - fewer +
-           19 * (p.boundary_ms.most + p.program_ms.most);
+           20 * (p.boundary_ms.most + p.program_ms.most);
     assert_true(fabs(sparse.most_ms - want) < 1e-6);
     buf_init(&b, KIB(64));
     unit_ok(plan_explain(&p, in, plan, &b, &e), &e);
     assert_non_null(strstr(b.p, "experts in 4 layers, 384.0 MB, in dense form; "
                                 "a token takes 48.0 MB"));
-    assert_non_null(strstr(b.p, "20 predictions of layers in place of 1"));
+    assert_non_null(strstr(b.p, "21 predictions of layers in place of 1"));
+    assert_non_null(strstr(b.p, "functions of experts stayed loaded"));
     buf_fini(&b);
+    sparse_form(&p, in, sparse);
     s.layers[3].bytes = 251000000; /* one program, where no chip has to load it */
     p = profile("cpu");
     unit_ok(plan_make(&p, in, plan, &e), &e);
     assert_int_equal(plan->n_shards, 3); /* 126, 251 and 212 MB */
     in = equal(&s, 6, 10000000, 2, 64, 64);
-    assert_int_equal(plan_experts(in, plan).runs, 0);
+    assert_int_equal(plan_experts(&p, in, plan).runs, 0);
     free(plan);
 }
 
@@ -651,6 +737,7 @@ int main(void)
         cmocka_unit_test(no_division_is_better),
         cmocka_unit_test(plans_are_monotone),
         cmocka_unit_test(both_forms_of_experts_are_predicted),
+        cmocka_unit_test(sparse_where_it_is_faster),
         cmocka_unit_test(refusals_name_limit_and_layer),
         cmocka_unit_test(shared_keys_go_from_program_to_program),
         cmocka_unit_test(programs_that_do_not_stay_are_told),
