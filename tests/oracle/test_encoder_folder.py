@@ -32,7 +32,7 @@ def test_keys(aned, tmp_path, name):
     assert found["kind"] == "safetensors" and got["general.architecture"] == arch
     numbers = {k for k in want if k.startswith(arch + ".")}
     assert {k: got.get(k) for k in numbers} == {k: want[k] for k in numbers}
-    for k in ("tokens", "token_type", "model", "unknown_token_id", "padding_token_id", "seperator_token_id"):
+    for k in ("tokens", "token_type", "model", "unknown_token_id", "seperator_token_id"):
         assert got[f"tokenizer.ggml.{k}"] == want[f"tokenizer.ggml.{k}"], k
     assert got["tokenizer.ggml.cls_token_id"] == want["tokenizer.ggml.bos_token_id"]
 
