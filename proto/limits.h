@@ -72,7 +72,7 @@
 #define MODEL_BAND_GROUPS     64u   /* heads of keys of an encoder's layer */
 #define TAGS_TOKENS_MAX       (1u << 17) /* of one text to be labelled */
 #define TAGS_INPUTS_MAX       256u       /* texts of one request */
-#define TAGS_QUEUE_MAX        64u        /* requests on one encoder */
+#define TAGS_QUEUE_MAX        2048u      /* texts that wait for one encoder */
 #define TAGS_BYTES_MAX        MIB(128) /* of a text's path through its labels */
 #define EMBED_DIM_MAX         32768u /* numbers of a vector: those of a step's
                                         streams fit a frame */
@@ -80,6 +80,10 @@
 #define EMBED_TOKENS_MAX      (1u << 19) /* of them all; OpenAI's are 300,000 */
 #define EMBED_AT_ONCE         8u         /* of a request's texts in one engine */
 #define ENCODER_ROWS_MAX      4096u /* tokens that an encoder reads at once */
+#define ENCODER_PACK_ROWS     512u  /* that short texts share: NOTES.md, 127 */
+#define ENCODER_PACK_ALIGN    16u  /* where one begins: lanes of a sum (backend.h) */
+#define ENCODER_TEXTS_MAX     32u   /* of one frame, and of a request in the queue:
+                                       all of them with 16 rows fill a run */
 #define ENCODER_WHOLE_MAX     2048u /* the same without a window: heads * n^2 scores */
 #define MODEL_CONTEXT_DEFAULT 4096u      /* of a conversion that names none */
 /* ... and is for no Neural Engine: what agents' first turns need, while keys and

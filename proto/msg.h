@@ -285,24 +285,31 @@ struct msg_state {
     struct msg_state_part parts[STATE_PARTS_MAX];
 };
 
-/* FRAME_TAGS: read a text with an encoder: its labels, or with `pool` its vector.
- * Answer: PROGRESS*, TAGS_DONE or ERROR. */
+/* FRAME_TAGS: read a text with an encoder: its labels; or with `pool` texts: their
+ * vectors. Answer: PROGRESS*, TAGS_DONE or ERROR. */
 #define MSG_TAGS_BIASES 6u /* model/tags.h */
+struct msg_tags_text {
+    const int32_t *tokens; /* decoded: each begins where the one before ends */
+    uint32_t n;
+};
 struct msg_tags {
     float biases[MSG_TAGS_BIASES];
     uint8_t pool; /* enum pooling; POOL_NONE: labels are wanted */
-    uint32_t n;   /* 1 .. TAGS_TOKENS_MAX */
-    const int32_t *tokens; /* decoded: owned */
+    uint32_t n_texts; /* 1 .. ENCODER_TEXTS_MAX; labels: 1 */
+    struct msg_tags_text texts[ENCODER_TEXTS_MAX]; /* in all 1 .. TAGS_TOKENS_MAX
+                                                      tokens, none without */
+    int32_t *own; /* decoded: of all texts, owned */
 };
 void msg_tags_put(struct buf *b, const struct msg_tags *m);
 CHECKED int msg_tags_get(const void *p, size_t n, struct msg_tags *ret,
                          struct err *e);
 void msg_tags_fini(struct msg_tags *m);
 
-/* FRAME_TAGS_DONE: of each token, or one vector of the text */
+/* FRAME_TAGS_DONE: of each token, or one vector of each text */
 struct msg_tags_done {
     uint32_t n_vector; /* 0: labels; else n is 0. At most EMBED_DIM_MAX */
-    float *vector;     /* owned when decoded */
+    uint32_t n_texts;  /* of vectors: as in msg_tags */
+    float *vector;     /* (n_texts, n_vector); owned when decoded */
     uint32_t n;
     uint16_t *labels; /* below MODEL_LABELS_MAX; owned when decoded */
     float *probs;     /* 0..1; the same */

@@ -1,6 +1,9 @@
 """Tiny encoders that give embeddings, of seeded random weights: as GGUF files in llama.cpp's names, and their forward pass in
 float64, written after the papers and the forward passes of transformers."""
+import json
 import math
+import pathlib
+import struct
 
 import gguf
 import numpy as np
@@ -107,7 +110,7 @@ class Tiny:
         h = self.hidden(tokens)
         return {"mean": h.mean(0), "cls": h[0], "last": h[-1]}[how]
 
-    # --- the file ---
+    # --- the files ---
 
     def write(self, path, pooling="mean", more=None, tensors=None, dtype=np.float16):
         """more: keys behind "ARCH.", added or replaced; tensors: changes the dict of arrays."""
@@ -137,3 +140,65 @@ class Tiny:
         g.write_tensors_to_file()
         g.close()
         return path
+
+    def folder(self, place, form="", prefix="", pooling="mean"):
+        """The same as a folder of sentence-transformers. form of nomic-bert: "first", as its first release has it, or the library's;
+        of bert: "old", with LayerNorm.gamma. prefix: in front of names, as a model with a head has it."""
+        place = pathlib.Path(place)
+        (place / "1_Pooling").mkdir(parents=True)
+        (place / "config.json").write_text(json.dumps(self.config(form)))
+        words = [x if x in SPECIAL else x[1:] if x.startswith("\u2581") else "##" + x for x in VOCAB]
+        (place / "vocab.txt").write_text("\n".join(words) + "\n")
+        module = "sentence_transformers.models."
+        (place / "modules.json").write_text(json.dumps([
+            {"idx": 0, "name": "0", "path": "", "type": module + "Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": module + "Pooling"}]))
+        (place / "1_Pooling" / "config.json").write_text(json.dumps({
+            "word_embedding_dimension": self.d, "pooling_mode_cls_token": pooling == "cls", "pooling_mode_mean_tokens": pooling == "mean"}))
+        head, data = {}, b""
+        for name, a in self.named(form, prefix).items():
+            raw = np.ascontiguousarray(a, np.float16 if a.ndim > 1 else np.float32).tobytes()
+            head[name] = {"dtype": "F16" if a.ndim > 1 else "F32", "shape": list(a.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+            data += raw
+        text = json.dumps(head).encode()
+        (place / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        return place
+
+    def config(self, form):
+        if form == "first":
+            return {"architectures": ["NomicBertModel"], "model_type": "nomic_bert", "n_embd": self.d, "n_layer": self.layers,
+                    "n_head": self.heads, "n_inner": self.ff, "n_positions": 8192, "max_trained_positions": self.context,
+                    "layer_norm_epsilon": self.eps, "rotary_emb_base": self.base, "rotary_emb_fraction": 1.0, "causal": False,
+                    "rotary_emb_interleaved": False, "rotary_scaling_factor": None, "prenorm": False, "qkv_proj_bias": False,
+                    "activation_function": "swiglu", "vocab_size": self.vocab, "type_vocab_size": 2}
+        more = {"rope_parameters": {"rope_theta": self.base, "rope_type": "default"}} if self.gated else {"position_embedding_type": "absolute"}
+        return {"architectures": ["NomicBertModel" if self.gated else "BertModel"], "model_type": "nomic_bert" if self.gated else "bert",
+                "hidden_size": self.d, "num_hidden_layers": self.layers, "num_attention_heads": self.heads, "intermediate_size": self.ff,
+                "max_position_embeddings": self.context, "layer_norm_eps": self.eps, "hidden_act": "silu" if self.gated else "gelu",
+                "vocab_size": self.vocab, "type_vocab_size": 2, **more}
+
+    def named(self, form, prefix):
+        """Tensors under the library's names."""
+        names = {"": BERT, "old": BERT, "first": FIRST}[form] if not (self.gated and form == "") else NOMIC
+        layers = {"first": "encoder.layers"}.get(form, "layers" if self.gated else "encoder.layer")
+        norm = {"weight": "gamma", "bias": "beta"} if form == "old" else {}
+        out = {}
+        for name, a in self.w.items():
+            *layer, what, kind = name.split(".")
+            split = what == "attn_qkv" and form != "first"
+            for x, part in zip(["attn_q", "attn_k", "attn_v"], np.split(a, 3)) if split else [(what, a)]:
+                at = [layers, layer[1], names[x]] if layer else [names[x]]
+                out[prefix + ".".join([*at, norm.get(kind, kind) if "norm" in x else kind])] = part
+        return out
+
+
+EMBEDS = {"token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
+          "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm"}
+BERT = EMBEDS | {"attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value",
+                 "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm",
+                 "ffn_up": "intermediate.dense", "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm"}
+NOMIC = EMBEDS | {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+                  "attn_output": "self_attn.o_proj", "attn_output_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+                  "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "layer_output_norm": "post_mlp_layernorm"}
+FIRST = EMBEDS | {"token_embd_norm": "emb_ln", "attn_qkv": "attn.Wqkv", "attn_output": "attn.out_proj", "attn_output_norm": "norm1",
+                  "ffn_up": "mlp.fc11", "ffn_gate": "mlp.fc12", "ffn_down": "mlp.fc2", "layer_output_norm": "norm2"}

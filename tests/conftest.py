@@ -340,6 +340,12 @@ def demo_home(aned, demo_gguf, tmp_path_factory):
     return home
 
 
+@pytest.fixture(scope="session")
+def daemon_class():
+    """For folders whose own conftest.py hides this one from import."""
+    return Daemon
+
+
 @pytest.fixture
 def make_daemon(aned):
     """make_daemon(home=None, args=(), env=None) -> Daemon; all are ended at the end of the test."""

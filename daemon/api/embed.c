@@ -238,13 +238,13 @@ static int check_size(const struct embed_call *c, struct err *e)
 {
     enum { DIGITS = 11, CHARS = 6 }; /* of a number, about */
     size_t each = c->p.embed.base64 ? CHARS : DIGITS;
-    size_t width = c->x.m->bundle->d_model;
-    if (c->p.embed.dimensions != 0 && c->p.embed.dimensions != width) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "dimensions: %s has vectors of %zu numbers, and nothing "
-                       "says that it was trained for shorter ones",
-                       c->x.m->name, width);
+    uint32_t all = c->x.m->bundle->d_model;
+    if (c->p.embed.dimensions > all) {
+        return err_set(e, ERR_INVALID,
+                       "dimensions: %u, and the vectors of %s have %u numbers",
+                       c->p.embed.dimensions, c->x.m->name, all);
     }
+    size_t width = embed_width(c);
     if (c->x.n_texts > HTTP_REPLY_MAX / (width * each)) {
         return err_set(e, ERR_TOO_BIG,
                        "%zu vectors of %zu numbers are over the limit of an "

@@ -38,6 +38,9 @@ struct embed_call {
     struct buf out;
 };
 
+/* Numbers of a vector in the answer. */
+uint32_t embed_width(const struct embed_call *c);
+
 /* embed_out.c; on the text thread. */
 void embed_put_openai(struct embed_call *c);
 void embed_put_llamacpp(struct embed_call *c);

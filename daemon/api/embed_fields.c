@@ -55,8 +55,10 @@ static const struct field every[] = {
             "duration such as \"10m\"; a negative one: for ever."},
     {"dimensions", set_uint, "integer", .lo = 1, .hi = EMBED_DIM_MAX,
      .offset = OUR(embed.dimensions),
-     .doc = "Only as many as the model's vectors have: no bundle says that its "
-            "model was trained for shorter ones."},
+     .doc = "So many numbers of each vector: the first ones, made of length 1 "
+            "again. Models that were trained for it (Matryoshka) keep most of "
+            "their worth then, others less. Default, and at most: all that "
+            "the model's vectors have."},
     {.name = NULL},
 };
 

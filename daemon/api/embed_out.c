@@ -50,16 +50,23 @@ static void put_base64(struct buf *b, const float *v, size_t n)
     buf_fini(&bytes);
 }
 
+uint32_t embed_width(const struct embed_call *c)
+{
+    return c->p.embed.dimensions > 0 ? c->p.embed.dimensions
+                                     : c->x.m->bundle->d_model;
+}
+
 static void put_vector(struct embed_call *c, size_t i)
 {
     const struct embed_text *t = &c->x.texts[i];
+    uint32_t n = embed_width(c);
     if (!c->p.embed.raw) {
-        embed_normalize(t->vector, c->x.width);
+        embed_normalize(t->vector, n);
     }
     if (c->p.embed.base64) {
-        put_base64(&c->out, t->vector, c->x.width);
+        put_base64(&c->out, t->vector, n);
     } else {
-        put_numbers(&c->out, t->vector, c->x.width);
+        put_numbers(&c->out, t->vector, n);
     }
 }
 

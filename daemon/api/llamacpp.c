@@ -112,8 +112,8 @@ static void write_tokens(struct ask *k)
     buf_puts(b, "}");
 }
 
-/* vLLM has names of its own for the text and for whether BOS comes before it,
- * which it does there unless the request says no. */
+/* add_special: what the vocabulary puts around a text. vLLM has names of its own
+ * for the text and for that, which it does unless the request says no. */
 static int read_tokenize(struct api_read *x, const struct json *j)
 {
     static const char *const keys[] = {
@@ -125,13 +125,13 @@ static int read_tokenize(struct api_read *x, const struct json *j)
     struct err *e = &x->e;
     RETERR(ask_only(k, j, keys, countof(keys), e));
     bool vllm = json_get(j, "prompt") != NULL;
-    bool bos = vllm;
+    bool around = vllm;
     if (vllm && json_get(j, "content") != NULL) {
         return err_set(e, ERR_INVALID, "prompt: not together with content");
     }
     RETERR(json_want_str(j, vllm ? "prompt" : "content", true, &text, e));
-    RETERR(json_want_bool(j, "add_special_tokens", false, &bos, e));
-    RETERR(json_want_bool(j, "add_special", false, &bos, e));
+    RETERR(json_want_bool(j, "add_special_tokens", false, &around, e));
+    RETERR(json_want_bool(j, "add_special", false, &around, e));
     RETERR(json_want_bool(j, "parse_special", false, &special, e));
     RETERR(json_want_bool(j, "with_pieces", false, &k->pieces, e));
     RETERR(json_want_str(j, "model", false, &model, e));
@@ -140,7 +140,8 @@ static int read_tokenize(struct api_read *x, const struct json *j)
     k->work.kind = TEXT_ENCODE;
     k->work.text_n = strlen(text);
     k->work.special = special;
-    k->work.bos = bos;
+    k->work.bos = around;
+    k->work.eos = around; /* an encoder's [SEP]; few decoders' vocabularies */
     return 0;
 }
 

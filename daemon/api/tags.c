@@ -254,6 +254,7 @@ static void tag_next(struct tag_call *c)
         return;
     }
     c->tagging = true;
+    runner_tags_kick(c->m->runner);
 }
 
 static void on_model(struct model_wait *w, int rc, const struct err *e)

@@ -13,13 +13,15 @@
 #include "source/source.h"
 
 static const char tokenize_usage[] =
-    "usage: aned tokenize FILE [--bos] [--special]\n"
+    "usage: aned tokenize FILE [--bos] [--eos] [--special]\n"
     "\n"
     "Text on stdin (any bytes) -> token ids on one line, separated by spaces.\n"
     "FILE is a GGUF (vocabulary-only will do), a folder of safetensors, or a\n"
     "bundle's folder.\n"
     "\n"
     "  --bos      begin with the BOS token if the vocabulary has one\n"
+    "  --eos      end with the EOS token if the vocabulary has one (with --bos:\n"
+    "             what an encoder reads)\n"
     "  --special  texts of special tokens (<|im_end|>) become those tokens\n"
     "  --help     this text\n";
 
@@ -50,7 +52,7 @@ int cli_vocabulary(const char *path, struct tokenizer **ret, struct err *e)
 
 struct options {
     const char *file;
-    bool bos, special;
+    bool bos, eos, special;
     struct tokenizer *t;
 };
 
@@ -60,6 +62,7 @@ static int parse(int argc, char **argv, const char *usage, struct options *o,
 {
     static const struct option longs[] = {
         {"bos",     no_argument, NULL, 'b'},
+        {"eos",     no_argument, NULL, 'e'},
         {"special", no_argument, NULL, 's'},
         {"help",    no_argument, NULL, 'h'},
         {NULL,      0,           NULL, 0  },
@@ -73,6 +76,8 @@ static int parse(int argc, char **argv, const char *usage, struct options *o,
         }
         if (c == 'b' && has_bos) {
             o->bos = true;
+        } else if (c == 'e' && has_bos) {
+            o->eos = true;
         } else if (c == 's') {
             o->special = true;
         } else {
@@ -106,6 +111,9 @@ static int tokenize(const struct options *o, struct err *e)
     for (size_t i = 0; i < n; i++) {
         buf_printf(&out, "%s%" PRId32, gap, ids[i]);
         gap = " ";
+    }
+    if (o->eos && tokenizer_eos(o->t) != TOKEN_NONE) {
+        buf_printf(&out, "%s%" PRId32, gap, tokenizer_eos(o->t));
     }
     buf_puts(&out, "\n");
     CHECK(cli_write_stdout(&out, e));

@@ -173,15 +173,29 @@ static uint32_t default_context(const struct job *j, const char **ret_by)
 }
 
 /* What is read at once. With a window that reaches no farther, whatever the text's
- * length; without one it is the longest text. */
-static void encoder_context(struct job *j)
+ * length; without one it is the longest text: as asked, else what the source says
+ * that the model is for. */
+static int encoder_context(struct job *j, struct err *e)
 {
-    uint64_t most = num_min(j->d.context_train, ENCODER_WHOLE_MAX);
-    bool whole = j->d.kinds[LAYER_GLOBAL].window == 0;
-    j->emit.context =
-        whole ? (uint32_t)num_min(most, shape_max(&j->emit.shape))
-              : ENCODER_ROWS_MAX;
-    j->context_by = "model";
+    uint32_t want = j->o->context;
+    uint64_t most = num_min(num_min(j->d.context_train, ENCODER_WHOLE_MAX),
+                            shape_max(&j->emit.shape));
+    j->context_by = want > 0 ? "asked" : "model";
+    if (j->d.kinds[LAYER_GLOBAL].window > 0) {
+        j->emit.context = ENCODER_ROWS_MAX;
+        return 0;
+    }
+    if (want > most) {
+        return err_set(e, ERR_INVALID,
+                       "context %u; a text of at most %llu tokens is read at "
+                       "once here",
+                       want, (unsigned long long)most);
+    }
+    if (want == 0 && j->d.text_max > 0) {
+        most = num_min(most, j->d.text_max);
+    }
+    j->emit.context = want > 0 ? want : (uint32_t)most;
+    return 0;
 }
 
 /* S: the option, rounded up to a multiple of 32 where the model allows; else
@@ -189,8 +203,7 @@ static void encoder_context(struct job *j)
 int convert_choose_context(struct job *j, struct err *e)
 {
     if (j->d.encoder) {
-        encoder_context(j);
-        return 0;
+        return encoder_context(j, e);
     }
     uint32_t own = j->d.context_train;
     uint32_t want = j->o->context;

@@ -285,7 +285,8 @@ static int check_encoder(struct job *j, struct err *e)
         bool asked;
         const char *what;
     } none[] = {
-        {o->context > 0,        "--context: it keeps nothing of a text"  },
+        {o->context > 0 && j->d.n_labels > 0,
+         "--context: it reads texts of any length"                       },
         {j->emit.host,          "--kv host: it keeps no keys"            },
         {j->emit.argmax,        "--output argmax: all its numbers are read"  },
         {calibrates,            "--calibrate: not done for encoders yet" },

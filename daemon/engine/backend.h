@@ -95,6 +95,10 @@ struct backend_row_port {
 struct backend_info {
     size_t n_in, n_out, n_states;
     const struct backend_port *in, *out, *states; /* live as long as the model */
+    bool wide_masks; /* an input that is declared [1, 1, 1, T] may be given as
+                        [1, 1, T, T], a row for each of T. What a row hides of a
+                        mask (-1e4) changes no bit of it, wherever what it sees
+                        begins, if that is a multiple of 16 */
     int64_t t_min, t_max; /* T range this backend runs (1, 1 when no input has T) */
     /* Widths whose rows have the same bits, ascending; none: all of them. */
     const uint32_t *exact_widths;

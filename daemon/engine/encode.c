@@ -3,44 +3,20 @@
  *   tokens ── rows of the window ── x ──shard 0──► x ──► ... x ──head──► logits
  *
  * A window's T is the least width that has its rows: with a range any multiple
- * of the block, else a function's. What pads it sees itself alone and is seen by
- * nobody. Arrays of the last T are kept: windows of a long text are alike.
+ * of the block, else a function's. What pads it is seen by nobody. Arrays of the
+ * last T are kept: windows of a long text are alike. encode_inputs.c fills them;
+ * encode_pool.c puts short texts side by side.
  *
  * Positions are those of the text and windows begin at whole blocks, so that a
  * row's products and sums are the same ones in any window that has its reach.
  */
-#include "engine/encode.h"
+#include "engine/encode_impl.h"
 
 #include <string.h>
 
 #include "base/crew.h"
-#include "base/fmath.h"
 #include "base/num.h"
 #include "engine/array.h"
-#include "engine/impl.h"
-
-/* One program for a T: its inputs by role, and where its result is. */
-struct bound {
-    struct backend_array *in[ROLE_PAST]; /* owned; NULL: not read */
-    struct backend_io *io;               /* owned */
-    size_t out;
-};
-
-struct encoder {
-    const struct backend *be;
-    struct bundle *b;
-    struct tables tables;
-    struct inputs in;
-    struct cpu_conf cpu;
-    struct backend_conf conf;
-    size_t n; /* shards, then the head */
-    struct shard *shards;
-    uint32_t t; /* of `bound`; 0: nothing is bound */
-    struct bound *bound;
-    uint32_t block, reach;
-    float *row;    /* scratch: d_model, or a row of the mask or of a table */
-    float *logits; /* (most rows of a run, bundle_outputs) */
-};
 
 const struct bundle *encoder_bundle(const struct encoder *g)
 {
@@ -74,6 +50,7 @@ static int open_shards(struct encoder *g, const struct engine_conf *conf,
             return err_set(e, ERR_BUNDLE, "%s: an encoder keeps nothing",
                            s->path);
         }
+        g->packs = (i == 0 || g->packs) && s->units[0].info.wide_masks;
         if (conf->progress != NULL) {
             conf->progress(conf->ctx, ENGINE_LOADS, i + 1, total);
         }
@@ -95,8 +72,9 @@ static int make_scratch(struct encoder *g, struct err *e)
     }
     RETERR(inputs_init(&g->in, b, uses, e));
     g->row = calloc(num_max(row, b->rope.dim), sizeof(*g->row));
+    g->rows = calloc(ENCODER_ROWS_MAX, sizeof(*g->rows));
     g->logits = calloc(most * bundle_outputs(b), sizeof(*g->logits));
-    return g->row != NULL && g->logits != NULL
+    return g->row != NULL && g->rows != NULL && g->logits != NULL
                ? 0
                : err_set(e, ERR_NOMEM, "encoder");
 }
@@ -176,6 +154,7 @@ void encoder_close(struct encoder *g)
     free(g->shards);
     free(g->bound);
     free(g->row);
+    free(g->rows);
     free(g->logits);
     free(g);
     crew_unref();
@@ -192,10 +171,9 @@ static bool takes(const struct encoder *g, uint32_t t)
     return i == g->n;
 }
 
-/* A T that all programs take for n rows, not much more; 0: none is that wide. A
- * backend keeps a plan for each, so they are few: steps of an eighth to a
+/* A backend keeps a plan for each width, so they are few: steps of an eighth to a
  * quarter. */
-static uint32_t width_for(const struct encoder *g, uint32_t n)
+uint32_t encode_width(const struct encoder *g, uint32_t n)
 {
     uint32_t step = g->block;
     uint32_t t = (n + g->block - 1) / g->block * g->block;
@@ -212,10 +190,10 @@ static uint32_t width_for(const struct encoder *g, uint32_t n)
     return t <= ENCODER_ROWS_MAX ? t : 0;
 }
 
-static uint32_t widest(const struct encoder *g)
+uint32_t encode_widest(const struct encoder *g)
 {
     uint32_t t = ENCODER_ROWS_MAX;
-    while (t > 0 && width_for(g, t) != t) {
+    while (t > 0 && encode_width(g, t) != t) {
         t -= g->block;
     }
     return t;
@@ -223,7 +201,7 @@ static uint32_t widest(const struct encoder *g)
 
 struct encoder_plan encoder_plan(const struct encoder *g, uint32_t n)
 {
-    struct encoder_plan p = {.rows = widest(g)};
+    struct encoder_plan p = {.rows = encode_widest(g)};
     uint32_t side = (g->reach + g->block - 1) / g->block * g->block;
     uint32_t most = p.rows / 4 / g->block * g->block;
     p.side = 2 * side < p.rows ? side : most;
@@ -233,12 +211,9 @@ struct encoder_plan encoder_plan(const struct encoder *g, uint32_t n)
 
 /* --- one window --- */
 
-/* Rows [first, first + n) of a text, of T columns. */
-struct window {
-    uint32_t first, n, t;
-};
-
-static int bind_program(struct encoder *g, size_t i, uint32_t t, struct err *e)
+/* The masks of whole texts are declared with one row for all; `wide`: one each. */
+static int bind_program(struct encoder *g, size_t i, uint32_t t, bool wide,
+                        struct err *e)
 {
     struct unit *u = shard_unit(&g->shards[i], t);
     struct bound *b = &g->bound[i];
@@ -252,6 +227,9 @@ static int bind_program(struct encoder *g, size_t i, uint32_t t, struct err *e)
         }
         enum role r = u->roles[k];
         must(r < ROLE_PAST && b->in[r] == NULL);
+        if (wide && r == ROLE_MASK) {
+            dims[2] = t;
+        }
         RETERR(g->be->array_new(u->m, k, MIL_FP32, type->rank, dims, &b->in[r],
                                 e));
         in[k] = b->in[r];
@@ -263,118 +241,26 @@ static int bind_program(struct encoder *g, size_t i, uint32_t t, struct err *e)
     return 0;
 }
 
-static int bind_all(struct encoder *g, uint32_t t, struct err *e)
+static int bind_all(struct encoder *g, uint32_t t, bool wide, struct err *e)
 {
-    if (g->t == t) {
+    if (g->t == t && g->wide == wide) {
         return 0;
     }
     unbind(g);
     for (size_t i = 0; i < g->n; i++) {
-        int rc = bind_program(g, i, t, e);
+        int rc = bind_program(g, i, t, wide, e);
         if (rc < 0) {
             unbind(g);
             return rc;
         }
     }
     g->t = t;
+    g->wide = wide;
     return 0;
 }
 
-/* x of the first program: embeddings. Behind the text are zeros; or its last row
- * again, where a norm comes first: one of zeros may have no deviation that fp16
- * can hold. */
-static void put_tokens(struct encoder *g, struct backend_array *x,
-                       const int32_t *tokens, const struct window *w)
-{
-    for (uint32_t i = 0; i < w->t; i++) {
-        const int64_t at[4] = {0, 0, i, 0};
-        if (i < w->n) {
-            tables_embed(&g->tables, tokens[w->first + i], g->row);
-            tables_position(&g->tables, w->first + i, g->row);
-        } else if (g->b->rope.window > 0) {
-            memset(g->row, 0, g->b->d_model * sizeof(*g->row));
-        }
-        array_put(x, (struct array_line){at, 1, g->b->d_model}, g->row, 1);
-    }
-}
-
-/* Row i of cosines or sines is that of position first + i. */
-static void put_turns(struct encoder *g, struct backend_array *a, bool sines,
-                      const struct window *w)
-{
-    const struct rope *r = &g->in.rope[0];
-    for (uint32_t i = 0; i < w->t; i++) {
-        const int64_t at[2] = {i, 0};
-        for (uint32_t k = 0; k < r->half; k++) {
-            double sine = 0;
-            double cosine = 0;
-            fmath_sincos((double)(w->first + i) * r->of[0].freq[k], &sine,
-                         &cosine);
-            g->row[k] = (float)((sines ? sine : cosine) * r->magnitude);
-        }
-        array_put(a, (struct array_line){at, 1, r->half}, g->row, 1);
-    }
-}
-
-/* Which keys are the text's; the same for all rows. */
-static void put_keys(struct encoder *g, struct backend_array *a,
-                     const struct window *w)
-{
-    const int64_t at[4] = {0, 0, 0, 0};
-    for (uint32_t j = 0; j < w->t; j++) {
-        g->row[j] = j < w->n ? 0 : MASK_OFF;
-    }
-    array_put(a, (struct array_line){at, 3, w->t}, g->row, 1);
-}
-
-/* Column c of row i is key block * (i / block - 1) + c. */
-static void put_mask(struct encoder *g, struct backend_array *a,
-                     const struct window *w)
-{
-    int64_t reach = g->b->rope.window;
-    for (uint32_t i = 0; i < w->t; i++) {
-        const int64_t at[4] = {0, 0, i, 0};
-        int64_t first = (int64_t)(i - i % g->block) - g->block;
-        for (int64_t c = 0; c < 3 * (int64_t)g->block; c++) {
-            int64_t j = first + c;
-            int64_t far = j > i ? j - i : i - j;
-            bool seen = j == i || (i < w->n && j >= 0 && j < w->n &&
-                                   far <= reach);
-            g->row[c] = seen ? 0 : MASK_OFF;
-        }
-        array_put(a, (struct array_line){at, 3, (size_t)3 * g->block}, g->row,
-                  1);
-    }
-}
-
-static int fill_inputs(struct encoder *g, size_t i, const int32_t *tokens,
-                       const struct window *w, struct err *e)
-{
-    for (unsigned r = 0; r < ROLE_PAST; r++) {
-        struct backend_array *a = g->bound[i].in[r];
-        if (a == NULL || (r == ROLE_X && i > 0)) {
-            continue;
-        }
-        RETERR(array_begin(g->be, a, true, e));
-        switch (r) {
-        case ROLE_X:
-            put_tokens(g, a, tokens, w);
-            break;
-        case ROLE_COS:
-        case ROLE_SIN:
-            put_turns(g, a, r == ROLE_SIN, w);
-            break;
-        default: /* unit.c takes no other */
-            (g->b->rope.window > 0 ? put_mask : put_keys)(g, a, w);
-            break;
-        }
-        array_end(g->be, a, true);
-    }
-    return 0;
-}
-
-static int run_program(struct encoder *g, size_t i, const int32_t *tokens,
-                       const struct window *w, struct err *e)
+static int run_program(struct encoder *g, size_t i, const struct window *w,
+                       struct err *e)
 {
     struct shard *s = &g->shards[i];
     struct bound *b = &g->bound[i];
@@ -385,7 +271,7 @@ static int run_program(struct encoder *g, size_t i, const int32_t *tokens,
                           (struct place){g->be, &before->io->out[before->out]},
                           e));
     }
-    RETERR(fill_inputs(g, i, tokens, w, e));
+    RETERR(encode_inputs(g, i, w, e));
     int rc = g->be->predict(b->io, NULL, e);
     if (rc == ERR_BACKEND) { /* a device may fail once and not again */
         rc = g->be->predict(b->io, NULL, e);
@@ -396,68 +282,82 @@ static int run_program(struct encoder *g, size_t i, const int32_t *tokens,
     return check_out(&b->io->out[b->out], want, s, s->out, e);
 }
 
-/* Rows [from, to) of the window to fn: logits, or the stream, which is scaled. */
-static int give(struct encoder *g, const struct encoder_run *r,
-                const struct window *w, uint32_t from, uint32_t to,
-                struct err *e)
+const float *encode_rows(struct encoder *g, uint32_t from, uint32_t n,
+                         struct err *e)
 {
     const struct bound *b = &g->bound[g->n - 1];
     struct backend_array *y = &b->io->out[b->out];
     uint32_t wide = bundle_outputs(g->b);
-    size_t n = (size_t)(to - from) * wide;
     float by = bundle_kind(g->b) == BUNDLE_EMBEDDER ? 1 / g->b->residual_scale
                                                     : 1;
-    RETERR(array_begin(g->be, y, false, e));
-    for (uint32_t i = from; i < to; i++) {
-        const int64_t at[4] = {0, 0, i, 0};
+    if (array_begin(g->be, y, false, e) != 0) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t at[4] = {0, 0, from + i, 0};
         array_get(y, (struct array_line){at, 1, wide},
-                  g->logits + (size_t)(i - from) * wide, 1);
+                  g->logits + (size_t)i * wide, 1);
     }
     array_end(g->be, y, false);
-    for (size_t i = 0; by != 1 && i < n; i++) {
+    for (size_t i = 0; by != 1 && i < (size_t)n * wide; i++) {
         g->logits[i] *= by;
     }
-    return r->fn(r->ctx, w->first + from, to - from, g->logits, e);
+    return g->logits;
 }
 
-static int run_window(struct encoder *g, const struct encoder_run *r,
-                      const struct window *w, struct err *e)
+int encode_window(struct encoder *g, const struct window *w,
+                  bool (*go)(void *ctx), void *ctx, struct err *e)
 {
-    RETERR(bind_all(g, w->t, e));
+    RETERR(bind_all(g, w->t, w->wide, e));
     for (size_t i = 0; i < g->n; i++) {
-        if (r->go != NULL && !r->go(r->ctx)) {
+        if (go != NULL && !go(ctx)) {
             return err_set(e, ERR_CANCELLED, "cancelled");
         }
-        RETERR(run_program(g, i, r->tokens, w, e));
+        RETERR(run_program(g, i, w, e));
     }
     return 0;
 }
 
 /* --- a text --- */
 
-static int check_run(const struct encoder *g, const struct encoder_run *r,
-                     struct err *e)
+int encode_check(const struct encoder *g, const int32_t *tokens, uint32_t n,
+                 struct err *e)
 {
-    if (r->n == 0) {
+    if (n == 0) {
         return err_set(e, ERR_INVALID, "no tokens");
     }
-    if (g->b->rope.window == 0 && r->n > g->b->context) {
+    if (g->b->rope.window == 0 && n > g->b->context) {
         return err_set(e, ERR_CONTEXT, "%u tokens, the model's context is %u",
-                       r->n, g->b->context);
+                       n, g->b->context);
     }
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= g->b->vocab) {
-            return err_set(e, ERR_INVALID, "token %d of %u", r->tokens[i],
+    for (uint32_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= g->b->vocab) {
+            return err_set(e, ERR_INVALID, "token %d of %u", tokens[i],
                            g->b->vocab);
         }
     }
     return 0;
 }
 
+/* The text's rows [first, first + n), then what pads them: its last row again
+ * where a norm comes first, since one of zeros may have no deviation that fp16
+ * can hold. */
+static void place_rows(struct encoder *g, const struct window *w)
+{
+    bool whole = g->b->rope.window == 0;
+    for (uint32_t i = 0; i < w->t; i++) {
+        uint32_t from = w->first + (i < w->n ? i : w->n - 1);
+        g->rows[i] = (struct encode_row){
+            .token = i < w->n || whole ? from : ENCODE_NO_TOKEN,
+            .position = from,
+            .hi = w->n};
+    }
+}
+
 int encoder_run(struct encoder *g, const struct encoder_run *r, struct err *e)
 {
     struct encoder_plan p = encoder_plan(g, r->n);
-    RETERR(check_run(g, r, e));
+    RETERR(encode_check(g, r->tokens, r->n, e));
     if (r->rows > 0 && r->rows < p.rows && g->b->rope.window > 0) {
         p.rows = r->rows / g->block * g->block;
         p.side = (g->reach + g->block - 1) / g->block * g->block;
@@ -471,13 +371,17 @@ int encoder_run(struct encoder *g, const struct encoder_run *r, struct err *e)
         uint32_t first = done > p.side ? done - p.side : 0;
         uint32_t n = (uint32_t)num_min(r->n - first, p.rows);
         bool last = first + n == r->n;
-        const struct window w = {.first = first,
+        const struct window w = {.tokens = r->tokens,
+                                 .first = first,
                                  .n = n,
-                                 .t = width_for(g, n)};
-        uint32_t end = last ? n : n - p.side;
-        RETERR(run_window(g, r, &w, e));
-        RETERR(give(g, r, &w, done - first, end, e));
-        done = first + end;
+                                 .t = encode_width(g, n)};
+        uint32_t end = first + (last ? n : n - p.side);
+        place_rows(g, &w);
+        RETERR(encode_window(g, &w, r->go, r->ctx, e));
+        const float *rows = encode_rows(g, done - first, end - done, e);
+        RETERR(rows != NULL ? r->fn(r->ctx, done, end - done, rows, e)
+                            : e->code);
+        done = end;
     }
     return 0;
 }

@@ -47,15 +47,19 @@ struct encoder_run {
 CHECKED int encoder_run(struct encoder *g, const struct encoder_run *r,
                         struct err *e);
 
-/* The vector of a text of an encoder without labels: its rows pooled, in double
- * and in their order. out: d_model numbers. Errors: those of encoder_run, INVALID
- * (a number that is none). */
-struct encoder_text {
-    const int32_t *tokens;
+/* The vectors of texts of an encoder without labels: their rows pooled, in double
+ * and in their order. A text's bits do not depend on the others: short ones share
+ * a run where the backend's arithmetic allows it. */
+struct encoder_texts {
+    const int32_t *tokens; /* of all texts, one behind the other */
+    const uint32_t *len;   /* n of them, each at least 1 */
     uint32_t n;
     enum pooling pool;
+    uint32_t rows; /* of a run at most, for tests; 0: ENCODER_PACK_ROWS */
     bool (*go)(void *ctx); /* as encoder_run's */
     void *ctx;
 };
-CHECKED int encoder_vector(struct encoder *g, const struct encoder_text *t,
-                           float *out, struct err *e);
+/* out: n rows of d_model numbers. Errors: those of encoder_run for any text,
+ * before anything is computed; INVALID (a number that is none). */
+CHECKED int encoder_vectors(struct encoder *g, const struct encoder_texts *x,
+                            float *out, struct err *e);

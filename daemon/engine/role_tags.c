@@ -65,49 +65,56 @@ static bool still_wanted(void *ctx)
     return role_quiet(x->r);
 }
 
-static int read_vector(struct role *r, const struct msg_tags *m,
-                       struct msg_tags_done *done, struct err *e)
+static int read_vectors(struct role *r, const struct msg_tags *m,
+                        struct msg_tags_done *done, struct err *e)
 {
-    struct reading x = {.r = r, .n = m->n};
-    const struct encoder_text t = {.tokens = m->tokens,
-                                   .n = m->n,
-                                   .pool = (enum pooling)m->pool,
-                                   .go = still_wanted,
-                                   .ctx = &x};
+    struct reading x = {.r = r};
+    uint32_t len[ENCODER_TEXTS_MAX];
+    const struct encoder_texts t = {.tokens = m->own,
+                                    .len = len,
+                                    .n = m->n_texts,
+                                    .pool = (enum pooling)m->pool,
+                                    .go = still_wanted,
+                                    .ctx = &x};
     uint32_t n = encoder_bundle(r->t)->d_model;
     if (n > EMBED_DIM_MAX) {
         return err_set(e, ERR_UNSUPPORTED,
                        "no embeddings: %u numbers a token, at most %u are sent",
                        n, EMBED_DIM_MAX);
     }
-    done->vector = calloc(n, sizeof(*done->vector));
+    for (uint32_t k = 0; k < m->n_texts; k++) {
+        len[k] = m->texts[k].n;
+    }
+    done->vector = calloc((size_t)n * m->n_texts, sizeof(*done->vector));
     if (done->vector == NULL) {
-        return err_set(e, ERR_NOMEM, "a vector of %u", n);
+        return err_set(e, ERR_NOMEM, "vectors of %u", n);
     }
     done->n_vector = n;
-    return encoder_vector(r->t, &t, done->vector, e);
+    done->n_texts = m->n_texts;
+    return encoder_vectors(r->t, &t, done->vector, e);
 }
 
 static int read_labels(struct role *r, const struct msg_tags *m,
                        struct msg_tags_done *done, struct err *e)
 {
+    const struct msg_tags_text *text = &m->texts[0];
     if (r->tags == NULL) {
         return bundle_want_kind(encoder_bundle(r->t), BUNDLE_TAGGER, e);
     }
-    done->n = m->n;
-    done->labels = calloc(m->n, sizeof(*done->labels));
-    done->probs = calloc(m->n, sizeof(*done->probs));
+    done->n = text->n;
+    done->labels = calloc(text->n, sizeof(*done->labels));
+    done->probs = calloc(text->n, sizeof(*done->probs));
     if (done->labels == NULL || done->probs == NULL) {
-        return err_set(e, ERR_NOMEM, "%u tokens", m->n);
+        return err_set(e, ERR_NOMEM, "%u tokens", text->n);
     }
-    struct reading x = {.r = r, .n = m->n};
-    const struct encoder_run run = {.tokens = m->tokens,
-                                    .n = m->n,
+    struct reading x = {.r = r, .n = text->n};
+    const struct encoder_run run = {.tokens = text->tokens,
+                                    .n = text->n,
                                     .fn = on_rows,
                                     .go = still_wanted,
                                     .ctx = &x};
     int rc = 0;
-    CHECK(tags_begin(r->tags, m->n, m->biases, &x.p, e));
+    CHECK(tags_begin(r->tags, text->n, m->biases, &x.p, e));
     CHECK(encoder_run(r->t, &run, e));
     tags_end(x.p, done->labels, done->probs);
 out:
@@ -124,7 +131,7 @@ int role_on_tags(struct role *r, const struct frame *f, struct err *e)
         return err_set(e, ERR_CONFLICT, "no encoder is loaded");
     }
     RETERR(msg_tags_get(f->payload, f->n, &m, e));
-    int rc = m.pool != POOL_NONE ? read_vector(r, &m, &done, e)
+    int rc = m.pool != POOL_NONE ? read_vectors(r, &m, &done, e)
                                  : read_labels(r, &m, &done, e);
     r->request = request;
     if (rc == 0) {

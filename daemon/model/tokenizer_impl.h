@@ -107,7 +107,7 @@ struct tokenizer {
     enum tokenizer_kind kind;
     const char *kind_name; /* tokenizer.ggml.model */
     bool raw;              /* BPE: PRE_RAW */
-    bool lowers;           /* WPM: text is lowered, and has no accents */
+    bool lowers, strips;   /* WPM: text is lowered, has no accents */
     char pre_name[64];
     const struct pre *pre; /* BPE */
     struct pre_code *code; /* BPE: compiled patterns */

@@ -422,7 +422,8 @@ static void wpm_ids(const struct gguf *g, struct tokenizer *t)
     t->add_bos = flag(g, KEY("add_bos_token"), true) && t->bos != TOKEN_NONE;
     t->add_eos = flag(g, KEY("add_eos_token"), true) && t->eos != TOKEN_NONE;
     t->space_prefix = true;
-    t->lowers = wpm_lowers(t);
+    t->lowers = flag(g, "tokenizer.aned.lowercase", wpm_lowers(t));
+    t->strips = flag(g, "tokenizer.aned.strip_accents", t->lowers);
 }
 
 static void load_ids(const struct gguf *g, struct tokenizer *t)

@@ -1,5 +1,5 @@
 /* tokenizer_wpm.c - WordPiece ("bert"): text is cleaned, lowered and stripped of
- * accents where the vocabulary is so, cut at white space, punctuation and Chinese
+ * accents where the file says so or the vocabulary is so, cut at white space, punctuation and Chinese
  * characters; of a word the longest beginning that is a token, again and again.
  *
  * A token that begins a word is written with U+2581 in front, as llama.cpp's
@@ -136,7 +136,17 @@ static int put_char(struct encoder *c, int32_t ch, struct err *e)
     return alone ? end_word(c, e) : 0;
 }
 
-/* Without its accents, and lowered. */
+/* What a small letter is: one character, but of U+0130. */
+static int put_small(struct encoder *c, int32_t ch, struct err *e)
+{
+    if (ch == 0x130) {
+        RETERR(put_char(c, 'i', e));
+        return put_char(c, 0x307, e);
+    }
+    return put_char(c, utf8proc_tolower(ch), e);
+}
+
+/* Without its accents, and lowered where text is. */
 static int put_plain(struct encoder *c, int32_t ch, struct err *e)
 {
     enum { PARTS_MAX = 32 }; /* of a character; the longest has 4 */
@@ -149,7 +159,8 @@ static int put_plain(struct encoder *c, int32_t ch, struct err *e)
     }
     for (utf8proc_ssize_t i = 0; i < n; i++) {
         if (utf8proc_category(part[i]) != UTF8PROC_CATEGORY_MN) {
-            RETERR(put_char(c, utf8proc_tolower(part[i]), e));
+            RETERR(put_char(c, c->t->lowers ? utf8proc_tolower(part[i])
+                                            : part[i], e));
         }
     }
     return 0;
@@ -167,7 +178,9 @@ static int put_text_char(struct encoder *c, int32_t ch, struct err *e)
     if (alone) {
         RETERR(end_word(c, e));
     }
-    RETERR(c->t->lowers ? put_plain(c, ch, e) : put_char(c, ch, e));
+    RETERR(c->t->strips   ? put_plain(c, ch, e)
+           : c->t->lowers ? put_small(c, ch, e)
+                          : put_char(c, ch, e));
     return alone ? end_word(c, e) : 0;
 }
 
@@ -188,7 +201,7 @@ int wpm_fragment(struct encoder *c, const char *p, size_t n, struct err *e)
 }
 
 /* A vocabulary without capitals is of lowered text, which has no accents
- * either; the file does not say it. */
+ * either; a GGUF of other converters does not say it. */
 bool wpm_lowers(const struct tokenizer *t)
 {
     for (int32_t id = 0; id < t->n_vocab; id++) {

@@ -20,14 +20,16 @@ struct source_form {
     const char *suffix; /* of a file that is named by itself */
     bool (*marks)(const char *name); /* a file that makes a folder of it */
     bool (*wants)(const char *name); /* a file that is opened */
+    const char *const *below; /* files in folders of it, "DIR/FILE", which are
+                                 opened where they are; NULL ends. NULL: none */
     int (*open)(const struct source_files *f, struct gguf **ret,
                 struct err *e);
 };
 
 /* Where a folder is of two forms, the first one is taken. */
 static const struct source_form forms[] = {
-    {"safetensors", ".safetensors", hf_marks, hf_wants, hf_open},
-    {"onnx", ".onnx", onnx_marks, onnx_wants, onnx_open_files},
+    {"safetensors", ".safetensors", hf_marks, hf_wants, hf_below, hf_open},
+    {"onnx", ".onnx", onnx_marks, onnx_wants, NULL, onnx_open_files},
 };
 
 static bool ends(const char *s, const char *suffix)
@@ -49,6 +51,31 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
+static int add_name(struct names *ret, const char *dir, const char *name,
+                    struct err *e)
+{
+    if (ret->n == GGUF_PARTS_MAX) {
+        return err_set(e, ERR_GGUF_COUNT, "%s: more than %u files", dir,
+                       GGUF_PARTS_MAX);
+    }
+    (void)snprintf(ret->p[ret->n++], sizeof(*ret->p), "%s", name);
+    return 0;
+}
+
+/* The form's files in folders of dir, where they are. */
+static int list_below(const char *dir, const struct source_form *form,
+                      struct names *ret, struct err *e)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; form->below != NULL && form->below[i] != NULL; i++) {
+        if (file_join(path, sizeof(path), dir, form->below[i]) &&
+            file_exists(path)) {
+            RETERR(add_name(ret, dir, form->below[i], e));
+        }
+    }
+    return 0;
+}
+
 /* What of a folder the form wants, in order. only: of the files that mark it
  * just this one; NULL: all. */
 static int list_folder(const char *dir, const struct source_form *form,
@@ -65,14 +92,13 @@ static int list_folder(const char *dir, const struct source_form *form,
             (mark && only != NULL && strcmp(f->d_name, only) != 0)) {
             continue;
         }
-        if (ret->n == GGUF_PARTS_MAX) {
-            rc = err_set(e, ERR_GGUF_COUNT, "%s: more than %u files", dir,
-                         GGUF_PARTS_MAX);
+        rc = add_name(ret, dir, f->d_name, e);
+        if (rc < 0) {
             break;
         }
-        (void)snprintf(ret->p[ret->n++], sizeof(*ret->p), "%s", f->d_name);
     }
     (void)closedir(d);
+    rc = rc < 0 ? rc : list_below(dir, form, ret, e);
     if (ret->n > 0) {
         qsort(ret->p, ret->n, sizeof(*ret->p), by_name);
     }
@@ -153,11 +179,33 @@ static int open_link(const char *dir, const char *name, struct err *e)
     return fd >= 0 ? fd : err_errno(e, errno, path);
 }
 
+/* As openat, of "FILE" or "DIR/FILE"; neither is a link. */
+static int open_plain(int at, const char *name)
+{
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+    char dir[SOURCE_NAME_MAX + 1];
+    const char *slash = strchr(name, '/');
+    if (slash == NULL) {
+        return openat(at, name, flags);
+    }
+    (void)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - name), name);
+    int below = openat(at, dir, flags | O_DIRECTORY);
+    int fd = below >= 0 ? openat(below, slash + 1, flags) : -1;
+    int why = errno;
+    if (below >= 0) {
+        (void)close(below);
+    } else if (why == ENOTDIR) { /* a link, on some systems */
+        why = ELOOP;
+    }
+    errno = why;
+    return fd;
+}
+
 /* A descriptor, or an error. */
 static int open_in(int at, const char *dir, const char *name, struct err *e)
 {
     struct stat st;
-    int fd = openat(at, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    int fd = open_plain(at, name);
     if (fd < 0 && errno == ELOOP) {
         fd = open_link(dir, name, e);
     } else if (fd < 0) {

@@ -1,4 +1,4 @@
-"""RESULTS.md: a table of clients and one of structured output. Rows that were not run stay as they are."""
+"""RESULTS.md: a table of clients, one of structured output and one of embeddings. Rows that were not run stay as they are."""
 import pathlib
 
 RESULTS = pathlib.Path(__file__).parent / "RESULTS.md"
@@ -6,6 +6,7 @@ COLUMNS = ("chat", "stream", "tools", "cancel")
 HEAD = "| client | versions | dialect | chat | stream | tools | cancel | remarks |"
 STRUCTURED = "\n## Structured output\n"
 STRUCTURED_HEAD = "| client | version | dialect | feature | works | remarks |"
+EMBEDDINGS = "\n## Embeddings\n"
 
 
 def cell(text):
@@ -28,14 +29,15 @@ def merged(text, rows, names, key):
 
 
 def parts():
-    """What stands before the table of structured output, and from there on."""
+    """The table of clients, that of structured output, that of embeddings, each with its heading."""
     old = RESULTS.read_text() if RESULTS.exists() else ""
-    clients, mark, structured = old.partition(STRUCTURED)
-    return clients, mark + structured
+    rest, mark, embeddings = old.partition(EMBEDDINGS)
+    clients, head, structured = rest.partition(STRUCTURED)
+    return clients, head + structured, mark + embeddings
 
 
 def write_clients(rows, names, world):
-    clients, structured = parts()
+    clients, *others = parts()
     ordered = merged(clients, rows, names, lambda r: r[0])
     well = sum("✗" not in r and "?" not in r[3:7] for r in ordered)
     port = "its own port, with its key" if world.own_port else "a byte relay, because this aned listens on no port"
@@ -49,11 +51,11 @@ tools, and answer after its result. *tools*: the call reaches the client, its fu
 arrives. *cancel*: in the middle of an answer without an end the client leaves, or is interrupted, and aned computes no longer.
 
 """
-    RESULTS.write_text(text + table(HEAD, ordered) + structured)
+    RESULTS.write_text(text + table(HEAD, ordered) + "".join(others))
 
 
 def write_structured(rows, names):
-    clients, structured = parts()
+    clients, structured, embeddings = parts()
     ordered = merged(structured, rows, names, lambda r: (r[0], r[3]))
     well = sum(r[4] == "✓" for r in ordered)
     text = f"""{STRUCTURED}
@@ -64,4 +66,16 @@ the daemon. Other rows are scripts of ours (`py/structured_*.py`) with one large
 Where only `json_object` reaches the daemon, the model says the JSON that is asked for in words.
 
 """
-    RESULTS.write_text(clients + text + table(STRUCTURED_HEAD, ordered))
+    RESULTS.write_text(clients + text + table(STRUCTURED_HEAD, ordered) + embeddings)
+
+
+def write_embeddings(rows, names):
+    clients, structured, embeddings = parts()
+    ordered = merged(embeddings, rows, names, lambda r: (r[0], r[3]))
+    well = sum(r[4] == "✓" for r in ordered)
+    text = f"""{EMBEDDINGS}
+{well} of {len(ordered)} work. The model is a tiny encoder (tests/bert_tiny.py); each vector is held to its forward pass in float64
+(`py/embed_sdks.py`).
+
+"""
+    RESULTS.write_text(clients + structured + text + table(STRUCTURED_HEAD, ordered))

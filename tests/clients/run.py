@@ -2,7 +2,7 @@
 """Real clients against a real aned, and the table of what works: `run.py BUILD [NAME...]` (`./dev test clients [NAME...]`).
 
 BUILD is .build; each client is installed below it, in an environment of its own. NAME: rows whose name has it. The table is
-RESULTS.md beside this file; rows that were not run stay as they are; `structured`: structured.py's alone. Exit 1: something failed that no reason explains.
+RESULTS.md beside this file; rows that were not run stay as they are; `structured`, `embeddings`: those of that file alone. Exit 1: something failed that no reason explains.
 """
 import json
 import pathlib
@@ -15,6 +15,7 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import embeddings  # noqa: E402
 import structured  # noqa: E402
 from conftest import BIN  # noqa: E402
 from envs import Failed, environment, install, last_words, version_of  # noqa: E402
@@ -156,11 +157,14 @@ def main():
     names = [n.lower() for n in sys.argv[2:]]
     clients = [c for c in CLIENTS if not names or any(n in c.name.lower() for n in names)]
     features = [f for f in structured.FEATURES if not names or any(n in f"structured {f.client} {f.feature}".lower() for n in names)]
-    if not clients and not features:
+    embeds = [f for f in embeddings.FEATURES if not names or any(n in f"embeddings {f.client} {f.feature}".lower() for n in names)]
+    if not clients and not features and not embeds:
         sys.exit(f"no client is called {names}; there are: {', '.join(c.name for c in CLIENTS)}")
     bad = bool(clients) and in_world(run_clients, clients, build)
     if features:
         bad = in_world(structured.run, features, build, aliases=structured.ALIASES, held=True) or bad
+    if embeds:
+        bad = in_world(embeddings.run, embeds, build) or bad
     sys.exit(1 if bad else 0)
 
 

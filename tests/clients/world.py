@@ -122,10 +122,12 @@ class World:
             self.models[key] = name
         return self.models[key]
 
-    def convert(self, path, name):
-        job = self.d.convert(path, name, context=CONTEXT, profile="cpu")
+    def convert(self, path, name, **more):
+        """more: of the job; None: not said."""
+        spec = {"context": CONTEXT, "profile": "cpu", **more}
+        job = self.d.convert(path, name, **{k: v for k, v in spec.items() if v is not None})
         if job["state"] != "done":
-            raise SystemExit(f"the scripted model does not convert: {json.dumps(job)}")
+            raise SystemExit(f"the model {name} does not convert: {json.dumps(job)}")
 
     def cancelled(self):
         return metric(self.d, "generations_cancelled_total")

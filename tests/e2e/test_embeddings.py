@@ -140,7 +140,7 @@ REFUSED = [
     ({}, "input"), ({"input": None}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": [[]]}, "input"),
     ({"input": ["a", 3]}, "input"), ({"input": [1, "a"]}, "input"), ({"input": [1.5]}, "input"), ({"input": [-1]}, "input"),
     ({"input": {"a": 1}}, "input"), ({"input": [10**6 - 1]}, "input"), ({"input": ["a"] * 2049}, "input"),
-    ({"input": "a", "encoding_format": "int8"}, "encoding_format"), ({"input": "a", "dimensions": 5}, "dimensions"),
+    ({"input": "a", "encoding_format": "int8"}, "encoding_format"), ({"input": "a", "dimensions": 32769}, "dimensions"),
     ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": "a", "embd_normalize": 1}, "embd_normalize"),
     ({"input": "a", "truncate": True}, "truncate"), ({"input": "a", "nonsense": 1}, "nonsense"), ({"input": "a", "user": 1}, "user"),
     ({"input": "a", "model": "none"}, "model"),
@@ -158,6 +158,29 @@ def test_taken(daemon, alone):
     d = alone.shape[1]
     got = vectors(daemon, input=TEXTS, dimensions=d, user="me", service_tier="flex", encoding_format="float", keep_alive=600)
     assert np.array_equal(got, alone)
+
+
+def unit(v):
+    return v / np.linalg.norm(v, axis=-1, keepdims=True)
+
+
+def test_dimensions(daemon, alone):
+    """The first numbers, of length 1 again, in each dialect that has them; as the model has them where that is asked for."""
+    width = alone.shape[1]
+    for n in (1, 7, width - 1, width):
+        want = unit(alone[:, :n].astype(float))
+        got = vectors(daemon, input=TEXTS, dimensions=n)
+        assert got.shape == want.shape and np.abs(got - want).max() < 1e-6
+        x = post(daemon, input=TEXTS, dimensions=n, encoding_format="base64").json()["data"]
+        assert [base64.b64decode(y["embedding"]) for y in x] == [v.astype("<f4").tobytes() for v in got]
+        x = post(daemon, "/api/embed", input=TEXTS, dimensions=n).json()["embeddings"]
+        assert np.array_equal(np.array(x, np.float32), got)
+        x = post(daemon, "/embedding", content=TEXTS, dimensions=n).json()
+        assert np.array_equal(np.array([y["embedding"][0] for y in x], np.float32), got)
+    raw = vectors(daemon, input=TEXTS, embd_normalize=-1)
+    assert np.array_equal(vectors(daemon, input=TEXTS, embd_normalize=-1, dimensions=7), raw[:, :7])
+    r = post(daemon, input="a", dimensions=width + 1)
+    assert r.status_code == 400 and r.json()["error"]["param"] == "dimensions" and f"have {width} numbers" in r.text
 
 
 def test_many(daemon):

@@ -44,8 +44,8 @@ def vectors(d, **body):
 
 
 def ids_of(d, text, model="bert"):
-    """As an encoder reads it; /tokenize gives what stands in front of texts that go on."""
-    return post(d, "/tokenize", model=model, content=text, add_special=True).json()["tokens"] + [SEP]
+    """As an encoder reads it."""
+    return post(d, "/tokenize", model=model, content=text, add_special=True).json()["tokens"]
 
 
 def unit(v):
@@ -64,7 +64,9 @@ def test_vectors(daemon, model):
     got = vectors(daemon, model=model, input=TEXTS)
     for v, text in zip(got, TEXTS):
         ids = ids_of(daemon, text, model)
-        assert ids[0] == CLS and 1 not in ids, "everything is known"
+        assert ids[0] == CLS and ids[-1] == SEP and ids.count(SEP) == 1 and 1 not in ids, "everything is known"
+        plain = post(daemon, "/tokenize", model=model, content=text).json()["tokens"]
+        assert plain == ids[1:-1] and post(daemon, "/tokenize", model=model, prompt=text).json()["tokens"] == ids
         assert unit(tiny.vector(ids, pooling or "mean")) @ v > CLOSE
         assert abs(np.linalg.norm(v.astype(float)) - 1) < 1e-6
 
@@ -88,10 +90,27 @@ def test_the_same_bits_in_any_company(daemon, alone):
         runs = [pool.submit(vectors, daemon, input=TEXTS[i % 5:] + TEXTS[:i % 5]) for i in range(16)]
         for i, r in enumerate(runs):
             assert np.array_equal(r.result(), np.roll(alone, -(i % 5), axis=0))
-    texts = [f"{i} is a number." for i in range(300)]
+    texts = [f"{i} is a number." + " far" * (i % 90) for i in range(300)]  # as many as fit go together
     many = vectors(daemon, input=texts)
-    for i in (0, 150, 299):
+    for i in range(0, 300, 7):
         assert np.array_equal(vectors(daemon, input=texts[i]), many[i:i + 1])
+
+
+def test_each_waits_for_its_own(daemon, alone):
+    """Requests of several lengths at once, and some whose clients leave: the others' texts share runs with theirs."""
+    def leave(i):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(str(daemon.sock))
+            body = json.dumps({"model": "bert", "input": TEXTS * 40}).encode()
+            s.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.003 * i)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        left = [pool.submit(leave, i) for i in range(12)]
+        runs = [pool.submit(vectors, daemon, input=TEXTS * (1 + i % 3) + [TEXTS[i % 5]]) for i in range(24)]
+        for i, r in enumerate(runs):
+            assert np.array_equal(r.result(), np.concatenate([alone] * (1 + i % 3) + [alone[i % 5:i % 5 + 1]]))
+        for x in left:
+            x.result()
 
 
 def test_texts_beyond_the_context(daemon):

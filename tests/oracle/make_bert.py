@@ -14,35 +14,20 @@ sys.path.append(str(HERE.parent))
 from bert_tiny import Tiny  # noqa: E402
 
 LENGTHS = [1, 2, 33, 300]
-FIRST = {"token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
-         "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm"}
-BERT = {"attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value",
-        "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm",
-        "ffn_up": "intermediate.dense", "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm"}
-NOMIC = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-         "attn_output_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-         "ffn_down": "mlp.down_proj", "layer_output_norm": "post_mlp_layernorm"}
 
 
-def state_of(m, places, layers):
-    found = {}
-    for name, a in m.w.items():
-        *layer, what, kind = name.split(".")
-        parts = zip(["attn_q", "attn_k", "attn_v"], np.split(a, 3)) if what == "attn_qkv" else [(what, a)]
-        for x, part in parts:
-            at = [layers, layer[1], places[x]] if layer else [FIRST[x]]
-            found[".".join([*at, kind])] = torch.tensor(part).double()
-    return found
+def state_of(m):
+    return {k: torch.tensor(np.asarray(a)).double() for k, a in m.named("", "").items()}
 
 
 def models():
     m = Tiny("bert")
     shape = {"vocab_size": m.vocab, "hidden_size": m.d, "num_hidden_layers": m.layers, "num_attention_heads": m.heads,
              "intermediate_size": m.ff, "max_position_embeddings": m.context, "layer_norm_eps": m.eps}
-    yield m, BertModel(BertConfig(**shape, hidden_act="gelu"), add_pooling_layer=False), state_of(m, BERT, "encoder.layer")
+    yield m, BertModel(BertConfig(**shape, hidden_act="gelu"), add_pooling_layer=False), state_of(m)
     m = Tiny("nomic-bert")
     rope = {"rope_theta": m.base, "rope_type": "default"}
-    yield m, NomicBertModel(NomicBertConfig(**shape, rope_parameters=rope), add_pooling_layer=False), state_of(m, NOMIC, "layers")
+    yield m, NomicBertModel(NomicBertConfig(**shape, rope_parameters=rope), add_pooling_layer=False), state_of(m)
 
 
 def main():

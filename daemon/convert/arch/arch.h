@@ -168,6 +168,8 @@ struct decoder {
     float logit_scale; /* of the logits */
     float logit_cap;   /* cap * tanh(logits / cap); 0: none */
     enum pooling pooling; /* of hidden states; POOL_NONE: it says none */
+    uint32_t text_max;    /* of an encoder: tokens of the texts that it was made
+                             for, where the source says fewer than its context */
     uint32_t d_ple;    /* 0: none */
     bool encoder;      /* the family's */
     uint32_t n_labels; /* of an encoder that labels; 0: it gives embeddings, or

@@ -30,6 +30,9 @@ static int check_keys(struct reading *r, struct err *e)
                        "converted",
                        name, pooling);
     }
+    if (arch_has_key(r, "max_seq_length")) {
+        RETERR(arch_u32(r, "max_seq_length", 1, UINT32_MAX, &r->d->text_max, e));
+    }
     r->d->norm_eps = 1e-12f; /* bert's own, where the file says none */
     return arch_f32(r, "attention.layer_norm_epsilon", 0, 0.1f, &r->d->norm_eps,
                     e);

@@ -379,7 +379,7 @@ static int fill_privacy_filter(struct reading *r, struct err *e)
 /* --- bert, nomic-bert: encoders.c --- */
 
 static const char *const bert_keys[] = {
-    "attention.causal", "attention.layer_norm_epsilon", NULL};
+    "attention.causal", "attention.layer_norm_epsilon", "max_seq_length", NULL};
 
 static const struct arch_name bert_names[] = {
     {SLOT_POST_ATTN, "attn_output_norm.weight"},

@@ -282,6 +282,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *ret)
         .in = m->in,
         .out = m->out,
         .states = m->states,
+        .wide_masks = true,
         .t_min = m->t_min,
         .t_max = m->t_max,
         .arith = m->round ? CPU_ARITH ", fp16" : CPU_ARITH,

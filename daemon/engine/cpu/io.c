@@ -15,10 +15,23 @@ static size_t dtype_bytes(enum mil_dtype t)
     return t == MIL_FP16 ? 2 : t == MIL_BOOL ? 1 : 4;
 }
 
+/* backend_info.wide_masks: [1, 1, T, T] where [1, 1, 1, T] is declared. */
+static bool is_wide(const struct mil_type *t, int rank, const int64_t *dims)
+{
+    return rank == 4 && t->rank == 4 && t->dims[0] == 1 && t->dims[1] == 1 &&
+           t->dims[2] == 1 && dims[2] == dims[3];
+}
+
 static int check_input(const struct backend_model *m, size_t i,
                        enum mil_dtype dtype, int rank, const int64_t *dims,
                        struct err *e)
 {
+    int64_t narrow[MIL_RANK_MAX];
+    if (is_wide(&m->in[i].type, rank, dims)) {
+        memcpy(narrow, dims, (size_t)rank * sizeof(*dims));
+        narrow[2] = 1;
+        dims = narrow;
+    }
     return port_check(&m->in[i], m->features[i], dtype, rank, dims, e);
 }
 

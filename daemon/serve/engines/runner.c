@@ -225,7 +225,7 @@ static void on_ready(struct runner *r, const struct frame *f)
     warm_up(r->warm, &m);
     r->owner.on_up(r->owner.ctx);
     runner_step(r);
-    runner_tags_step(r);
+    runner_tags_kick(r);
 }
 
 bool runner_device(const char *backend)

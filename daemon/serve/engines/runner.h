@@ -184,15 +184,19 @@ struct run_tags {
     uint32_t n;            /* 1 .. TAGS_TOKENS_MAX */
     float biases[MSG_TAGS_BIASES];
     enum pooling pool; /* POOL_NONE: labels are wanted; else a vector */
+    bool alone;        /* the runner's: it is sent without others */
     /* It is out of the runner. rc 0: m has each token's label and how likely that
-     * is (labels may be beyond the model's), or the vector; valid during the
+     * is (labels may be beyond the model's), or one vector; valid during the
      * call. Else m is NULL. */
     void (*done)(struct run_tags *x, int rc, const char *msg,
                  const struct msg_tags_done *m);
 };
-/* The runner has been up. `done` is not called from inside. Errors: BUSY
- * (TAGS_QUEUE_MAX wait). */
+/* The runner has been up. Nothing is sent yet. Errors: BUSY (TAGS_QUEUE_MAX
+ * wait). */
 CHECKED int runner_tags_add(struct runner *r, struct run_tags *x);
+/* Send the texts that wait, unless some are with the engine. `done` is not called
+ * from inside. */
+void runner_tags_kick(struct runner *r);
 void runner_tags_remove(struct runner *r, struct run_tags *x);
 
 /* Call on_fail for every stream, after the fn of prompts that still wait in

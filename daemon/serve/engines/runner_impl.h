@@ -18,8 +18,10 @@ struct runner {
     struct list saying; /* streams whose on_said is to be called */
     struct list left;   /* then their on_left */
     struct list tags;   /* run_tags.link, oldest first */
-    uint32_t tags_request; /* the first one's, which was sent; 0: none is */
-    bool tags_left;        /* that one is gone */
+    uint32_t tags_request; /* of the first ones, which were sent; 0: none is */
+    struct run_tags *tags_sent[ENCODER_TEXTS_MAX]; /* NULL: it is gone */
+    uint32_t n_tags_sent;
+    bool tags_out; /* answers are handed out: nothing is sent */
     bool stopping;
     bool one_left;   /* runner_leave was called for the present row's stream */
     bool in_results; /* results are being handed out: no step is formed */
@@ -61,8 +63,7 @@ void runner_quiet(struct runner *r);
 void runner_size(const struct runner *r, const struct msg_ready *m,
                  struct sched_conf *ret);
 
-/* runner_tags.c: send the first text, if none is sent. */
-void runner_tags_step(struct runner *r);
+/* runner_tags.c */
 void runner_on_tags_done(struct runner *r, const struct frame *f);
 /* Was the error for a text? */
 bool runner_tags_error(struct runner *r, uint32_t request, int code,

@@ -64,6 +64,7 @@ static void take(struct embed_slot *s, const float *vector, uint32_t n)
     struct embeds *x = s->of;
     struct embed_text *t = s->text;
     s->text = NULL;
+    x->n_out--;
     if (vector == NULL || n != x->width) {
         finish(x, ERR_INTERNAL, "the engine gave a vector of another width");
         return;
@@ -160,10 +161,14 @@ static void feed(struct embeds *x)
         if (s->text == NULL) {
             struct embed_text *t = &x->texts[x->at];
             int rc = encoder ? add_to_encoder(x, s, t) : add(x, s, t);
+            if (rc != 0 && x->n_out > 0) {
+                break; /* the next one is tried when one of them is done */
+            }
             if (rc != 0) {
                 finish(x, rc, "the queue is full");
                 return;
             }
+            x->n_out++;
             x->at++;
         }
     }
@@ -171,9 +176,7 @@ static void feed(struct embeds *x)
         finish(x, 0, NULL);
         return;
     }
-    if (!encoder) {
-        runner_kick(x->m->runner);
-    }
+    (encoder ? runner_tags_kick : runner_kick)(x->m->runner);
 }
 
 static void run(struct embeds *x)
@@ -358,11 +361,12 @@ static void make_way(struct admit_req *s)
 static int admit(struct embeds *x, struct err *e)
 {
     struct model *m = x->m;
-    size_t most = m->bundle->encoder ? 1 : EMBED_AT_ONCE;
-    x->at_once = (uint32_t)num_min(x->n_texts, most);
+    bool encoder = m->bundle->encoder; /* whose texts are no streams */
+    x->at_once = (uint32_t)num_min(x->n_texts, encoder ? ENCODER_TEXTS_MAX
+                                                       : EMBED_AT_ONCE);
     x->seat = (struct admit_req){
         .cls = x->cls,
-        .n = x->at_once,
+        .n = encoder ? 1 : x->at_once,
         .make_way = make_way,
         .stays = true};
     if (admit_add(&m->admit, &x->seat) != 0) {
@@ -384,7 +388,7 @@ int embeds_start(struct embeds *x, struct err *e)
     rc = rc == 0 ? admit(x, e) : rc;
     if (rc == 0) {
         x->width = x->m->bundle->d_model;
-        x->slots = calloc(EMBED_AT_ONCE, sizeof(*x->slots));
+        x->slots = calloc(x->at_once, sizeof(*x->slots));
         rc = x->slots != NULL ? put(x) : ERR_NOMEM;
         rc = rc == 0 ? 0
                      : err_set(e, rc, "too many texts wait to be tokenised");

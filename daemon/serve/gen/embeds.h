@@ -4,7 +4,7 @@
  *   embeds_start
  *      -> each text: tokens (text thread) -> the model is loaded
  *      -> EMBED_AT_ONCE streams at a time, that pool (sched.h, rule 16); of an
- *         encoder one text after the other
+ *         encoder ENCODER_TEXTS_MAX texts, in one queue with everybody's
  *      -> done
  *
  * The routes of a dialect fill struct embeds and write its answer; they know
@@ -51,7 +51,8 @@ struct embeds {
     void (*done)(struct embeds *x, int rc, const char *msg);
     /* kept here */
     size_t at;     /* the next text that is tokenised, then that is run */
-    uint32_t at_once; /* texts that the engine has */
+    uint32_t at_once; /* texts that are with the runner, at most */
+    uint32_t n_out;   /* that are there now */
     size_t n_done; /* vectors that are there */
     uint32_t width;
     uint64_t n_tokens; /* of all texts */
@@ -59,7 +60,7 @@ struct embeds {
     bool seated, uses, encoding, running;
     struct text_work work;
     struct model_wait wait;
-    struct embed_slot *slots; /* EMBED_AT_ONCE */
+    struct embed_slot *slots; /* at_once */
 };
 
 /* Whether the model gives embeddings. Errors: MODEL_FAILED, UNSUPPORTED, with the

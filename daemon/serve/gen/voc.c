@@ -84,6 +84,16 @@ static int voc_open(struct voc *v, struct err *e)
     return 0;
 }
 
+/* Whether the text brought token `id` at that place, so that it does not stand
+ * there twice. An encoder's [CLS] and [SEP] stand around every text, as in the
+ * library of its kind: in front of a text's own. */
+static bool brought(const struct tokenizer *t, const struct text_work *w,
+                    size_t at, int32_t id)
+{
+    return w->special && at < w->n_tokens && w->tokens[at] == id &&
+           strcmp(tokenizer_kind(t), "bert") != 0;
+}
+
 /* BOS goes in front where the vocabulary says so, unless the text brought it.
  */
 static int add_bos(const struct tokenizer *t, struct text_work *w,
@@ -91,7 +101,7 @@ static int add_bos(const struct tokenizer *t, struct text_work *w,
 {
     int32_t bos = tokenizer_bos(t);
     if (bos == TOKEN_NONE || !tokenizer_add_bos(t) ||
-        (w->special && w->n_tokens > 0 && w->tokens[0] == bos)) {
+        brought(t, w, 0, bos)) {
         return 0;
     }
     int32_t *p = malloc((w->n_tokens + 1) * sizeof(*p));
@@ -115,7 +125,7 @@ static int add_eos(const struct tokenizer *t, struct text_work *w,
     int32_t eos = tokenizer_eos(t);
     size_t n = w->n_tokens;
     if (eos == TOKEN_NONE || !tokenizer_add_eos(t) ||
-        (w->special && n > 0 && w->tokens[n - 1] == eos)) {
+        (n > 0 && brought(t, w, n - 1, eos))) {
         return 0;
     }
     int32_t *p = realloc(w->tokens, (n + 1) * sizeof(*p));

@@ -14,6 +14,18 @@ const struct json *hf_get(const struct json *j, const char *key)
     return m != NULL && json_type(m) != JSON_NULL ? m : NULL;
 }
 
+const char *hf_known_as(const struct hf *h, const char *key)
+{
+    const char *const(*o)[2] = h->family->other;
+    for (size_t i = 0; o != NULL && o[i][0] != NULL; i++) {
+        if (strcmp(o[i][0], key) == 0 && hf_get(h->text, key) == NULL &&
+            hf_get(h->text, o[i][1]) != NULL) {
+            return o[i][1];
+        }
+    }
+    return key;
+}
+
 static int missing(const char *key, bool need, struct err *e)
 {
     return need ? err_set(e, ERR_MODEL_CONFIG, WHERE "'%s' is missing", key)
@@ -140,8 +152,15 @@ static int check_class(const struct hf *h, struct err *e)
 {
     const struct json *list = hf_get(h->root, "architectures");
     const char *name = json_str(json_first(list));
+    const char *const *bodies = h->family->bodies;
     if (list == NULL) {
         return 0;
+    }
+    for (size_t i = 0; bodies != NULL && bodies[i] != NULL; i++) {
+        if (name != NULL && json_count(list) == 1 &&
+            strcmp(name, bodies[i]) == 0) {
+            return 0;
+        }
     }
     bool text = h->text != h->root; /* its class is of all senses together */
     bool ok = name != NULL && json_count(list) == 1 &&
@@ -213,8 +232,8 @@ static int read_numbers(struct hf *h, struct err *e)
     };
     for (size_t i = 0; i < countof(rows); i++) {
         *rows[i].to = default_of(h, rows[i].key);
-        RETERR(hf_u32(j, rows[i].key, *rows[i].to == 0, 1, rows[i].most,
-                      rows[i].to, e));
+        RETERR(hf_u32(j, hf_known_as(h, rows[i].key), *rows[i].to == 0, 1,
+                      rows[i].most, rows[i].to, e));
     }
     h->n_kv = default_of(h, "num_key_value_heads");
     h->n_kv = h->n_kv > 0 ? h->n_kv : h->n_heads;
@@ -242,11 +261,15 @@ static int put_numbers(struct hf *h, struct err *e)
     RETERR(hf_put_u32(h, "context_length", h->context, e));
     RETERR(hf_put_u32(h, "embedding_length", h->d_model, e));
     RETERR(hf_put_u32(h, "attention.head_count", h->n_heads, e));
-    RETERR(hf_num(j, h->family->eps != NULL ? h->family->eps : "rms_norm_eps",
-                  !(eps > 0), 0, 0.1, &eps, e));
-    RETERR(hf_put_f32(h, "attention.layer_norm_rms_epsilon", eps, e));
+    if (!h->family->encodes) {
+        RETERR(hf_num(j,
+                      h->family->eps != NULL ? h->family->eps : "rms_norm_eps",
+                      !(eps > 0), 0, 0.1, &eps, e));
+        RETERR(hf_put_f32(h, "attention.layer_norm_rms_epsilon", eps, e));
+    }
     if (!h->family->own_sizes) {
-        RETERR(hf_u32(j, "intermediate_size", true, 1, MODEL_DIM_MAX, &ff, e));
+        RETERR(hf_u32(j, hf_known_as(h, "intermediate_size"), true, 1,
+                      MODEL_DIM_MAX, &ff, e));
         RETERR(hf_put_u32(h, "feed_forward_length", ff, e));
         RETERR(hf_put_u32(h, "attention.head_count_kv", h->n_kv, e));
         if (hf_get(j, "head_dim") != NULL ||

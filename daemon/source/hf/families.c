@@ -19,6 +19,7 @@ static const char *const silu[] = {"silu", "swish", NULL};
 /* Gemma's first files say "gelu" and mean the tanh form. */
 static const char *const gelu_any[] = {"gelu_pytorch_tanh", "gelu", NULL};
 static const char *const gelu_tanh[] = {"gelu_pytorch_tanh", NULL};
+static const char *const gelu_erf[] = {"gelu", NULL};
 
 /* --- what many share --- */
 
@@ -517,6 +518,27 @@ static const struct hf_family rows[] = {
      .fill = hf_fill_zaya,
      .take = hf_take_zaya,
      .finish = hf_finish_zaya},
+    {.model_type = "bert",
+     .head = "BertModel",
+     .arch = "bert",
+     .keys = hf_bert_keys,
+     .acts = gelu_erf,
+     .encodes = true,
+     .bodies = hf_bert_bodies,
+     .fill = hf_fill_bert,
+     .check = hf_check_bert,
+     .take = hf_take_bert},
+    {.model_type = "nomic_bert",
+     .head = "NomicBertModel",
+     .arch = "nomic-bert",
+     .keys = hf_nomic_keys,
+     .acts = silu,
+     .encodes = true,
+     .bodies = hf_nomic_bodies,
+     .other = hf_nomic_other,
+     .fill = hf_fill_nomic,
+     .check = hf_check_nomic,
+     .take = hf_take_nomic},
     {.model_type = "glm4",
      .head = "Glm4ForCausalLM",
      .arch = "glm4",

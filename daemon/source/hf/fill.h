@@ -35,6 +35,18 @@ CHECKED int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
                          const struct hf_place *at, bool *ret, struct err *e);
 CHECKED int hf_finish_zaya(struct hf *h, struct err *e);
 
+extern const char *const hf_bert_keys[], *const hf_bert_bodies[];
+extern const char *const hf_nomic_keys[], *const hf_nomic_bodies[];
+extern const char *const hf_nomic_other[][2];
+CHECKED int hf_check_bert(const struct hf *h, struct err *e);
+CHECKED int hf_check_nomic(const struct hf *h, struct err *e);
+CHECKED int hf_fill_bert(struct hf *h, struct err *e);
+CHECKED int hf_fill_nomic(struct hf *h, struct err *e);
+CHECKED int hf_take_bert(struct hf *h, const struct safetensors_tensor *t,
+                         const struct hf_place *at, bool *ret, struct err *e);
+CHECKED int hf_take_nomic(struct hf *h, const struct safetensors_tensor *t,
+                          const struct hf_place *at, bool *ret, struct err *e);
+
 extern const char *const hf_lfm2moe_keys[];
 /* All of lfm2 but the width of its feed-forward. */
 CHECKED int hf_fill_lfm2_layers(struct hf *h, struct err *e);

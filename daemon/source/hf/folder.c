@@ -39,6 +39,9 @@ bool hf_wants(const char *name)
         "tokenizer.json",      "tokenizer_config.json",
         "tokenizer.model",     "added_tokens.json",
         "chat_template.jinja", INDEX,
+        "vocab.txt",           "special_tokens_map.json",
+        "modules.json",        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
     };
     for (size_t i = 0; i < countof(texts); i++) {
         if (strcmp(name, texts[i]) == 0) {
@@ -47,6 +50,8 @@ bool hf_wants(const char *name)
     }
     return hf_marks(name);
 }
+
+const char *const hf_below[] = {HF_POOLING, NULL};
 
 /* --- text --- */
 
@@ -282,6 +287,7 @@ static int build(struct hf *h, struct err *e)
     RETERR(hf_check_keys(h, e));
     RETERR(put_name(h, e));
     RETERR(h->family->fill != NULL ? h->family->fill(h, e) : 0);
+    RETERR(h->family->encodes ? hf_put_sentence(h, e) : 0);
     RETERR(open_weights(h, e));
     RETERR(hf_put_tensors(h, e));
     return hf_put_tokenizer(h, e);

@@ -7,13 +7,17 @@
  * is lost silently: a key that would change the arithmetic and has no place is
  * an error that names it.
  *
+ * Of an encoder, also what the sentence-transformers library writes beside it.
+ *
  *   folder.c     which files, in which order; the whole
  *   config.c     numbers that all families have; keys.c: which keys are known
- *   rope.c       rotation   families.c, families_gemma.c, zaya.c, experts.c   the
- *                table, and what a family adds (fill.h)
+ *   rope.c       rotation   families.c, families_gemma.c, zaya.c, experts.c,
+ *                encoders.c   the table, and what a family adds (fill.h)
+ *   sentence.c   modules.json and what it names
  *   tensors.c    names and rows   scales.c  factors beside F8
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
- *   unigram.c    tokenizer.json of kind Unigram
+ *   unigram.c    tokenizer.json of kind Unigram   wordpiece.c  of kind
+ *                WordPiece, and vocab.txt
  *   special.c    special tokens, chat template
  */
 #pragma once
@@ -26,6 +30,9 @@
 /* The form's row of the table in source.c. */
 bool hf_wants(const char *name); /* a file of such a folder that is read */
 bool hf_marks(const char *name); /* a file that makes the folder such a one */
+#define HF_POOLING_DIR "1_Pooling"
+#define HF_POOLING     HF_POOLING_DIR "/config.json"
+extern const char *const hf_below[]; /* in folders of it */
 /* Errors: as source_open_files. */
 CHECKED int hf_open(const struct source_files *f, struct gguf **ret,
                     struct err *e);
@@ -55,7 +62,12 @@ struct hf_family {
     bool full_rope;  /* rope.dimension_count and vocab_size are written */
     bool yarn_exact; /* a yarn rotation may say truncate false */
     bool own_sizes;  /* `fill` writes heads of keys and feed-forward */
+    bool encodes;    /* it gives embeddings, and `fill` writes the epsilon */
     const char *eps; /* the key of the norms' epsilon; NULL: rms_norm_eps */
+    const char *const *bodies; /* other classes that may be named: what they
+                                  have on top is passed over; NULL ends */
+    const char *const (*other)[2]; /* a key, and what another form of config.json
+                                      calls it; NULL ends */
     int (*fill)(struct hf *h, struct err *e);
     /* Before the numbers are read. Any of these may be NULL. */
     int (*check)(const struct hf *h, struct err *e);
@@ -77,7 +89,10 @@ struct hf {
     bool scaled;      /* F8 weights have factors beside them */
     int64_t block[2]; /* rows and columns that one is for; 0: all */
     enum { HF_NO_TOKENIZER, HF_TOKENIZER_JSON, HF_TOKENIZER_SPM } tokens;
-    int64_t unk; /* of a Unigram vocabulary; else -1 */
+    int64_t unk; /* of a Unigram or WordPiece vocabulary; else -1 */
+    bool wordpiece;
+    bool lowers;       /* sentence.c: text is lowered before anything else */
+    uint32_t text_max; /* the same: tokens of a text; 0: it does not say */
     size_t n_weights;
     struct safetensors *weights[GGUF_PARTS_MAX];
     char text_key[GGUF_KEY_MAX]; /* the last key's name */
@@ -107,6 +122,8 @@ CHECKED int hf_str(const struct json *j, const char *key, const char **ret,
                    struct err *e);
 /* A member that is there and not null. */
 const struct json *hf_get(const struct json *j, const char *key);
+/* What this config.json calls a key (hf_family.other). */
+const char *hf_known_as(const struct hf *h, const char *key);
 /* "ARCH.tail" with a value. */
 const char *hf_key(struct hf *h, const char *tail);
 CHECKED int hf_put_u32(struct hf *h, const char *tail, uint32_t v,
@@ -166,6 +183,13 @@ CHECKED int hf_scale_of(const struct hf *h, const struct safetensors_tensor *t,
 /* Row `row` of n numbers times its factors. Inside gguf_guard. */
 void hf_scale_row(const struct hf_scale *s, uint64_t row, uint64_t n, float *y);
 
+/* sentence.c: pooling_type; what tokenizers and max_seq_length need is kept.
+ * Errors: UNSUPPORTED, which names the step or the key; MODEL_CONFIG. */
+CHECKED int hf_put_sentence(struct hf *h, struct err *e);
+/* max_seq_length, where it is less than the context. */
+CHECKED int hf_put_text_max(struct hf *h, const struct json *tokenizer_config,
+                            struct err *e);
+
 /* tokenizer.c, spm.c: tokenizer.ggml.*. A model without a tokenizer has none of
  * these keys. Errors: TOKENIZER (what aned has not, by name), MODEL_CONFIG. */
 CHECKED int hf_put_tokenizer(struct hf *h, struct err *e);
@@ -210,6 +234,16 @@ CHECKED int hf_unigram_vocab(struct hf *h, const struct json *model,
                              struct hf_vocab *v, struct err *e);
 CHECKED int hf_put_unigram(struct hf *h, const struct json *tokenizer,
                            struct hf_vocab *v, struct err *e);
+
+/* wordpiece.c. Whether a tokenizer.json of that kind is as aned does it; then,
+ * with the vocabulary in v, all keys and h->unk. Errors: TOKENIZER. */
+CHECKED int hf_check_wordpiece(const struct json *tokenizer, struct err *e);
+CHECKED int hf_put_wordpiece(struct hf *h, const struct json *tokenizer,
+                             struct hf_vocab *v, struct err *e);
+/* vocab.txt as a tokenizer.json, which the caller frees; *ret stays where there
+ * is none. config: tokenizer_config.json or NULL. */
+CHECKED int hf_read_vocab_txt(struct hf *h, const struct json *config,
+                              struct json **ret, struct err *e);
 
 /* spm.c. tokenizer.model in p[0..n). config: tokenizer_config.json or NULL. */
 CHECKED int hf_put_spm(struct hf *h, const void *p, size_t n,

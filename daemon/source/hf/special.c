@@ -76,6 +76,7 @@ struct special {
     const struct json *tokenizer, *config;
     const struct json *from[2]; /* generation_config.json, config.json */
     int64_t bos, eos;           /* -1: none */
+    bool wordpiece;
 };
 
 static bool find_id(const struct special *s, const char *token,
@@ -116,6 +117,29 @@ static int put_ends(struct hf *h, const struct special *s, int64_t eos,
     return 0;
 }
 
+/* WordPiece's, in the places of bos and eos: [CLS] and [SEP], unless
+ * tokenizer_config.json names others. */
+static int put_around_ids(struct hf *h, struct special *s, struct err *e)
+{
+    static const struct {
+        const char *token, *text, *gguf;
+    } rows[] = {
+        {"cls_token", "[CLS]", KEY("cls_token_id")      },
+        {"sep_token", "[SEP]", KEY("seperator_token_id")}, /* so spelled */
+    };
+    int64_t *const to[] = {&s->bos, &s->eos};
+    for (size_t i = 0; i < countof(rows); i++) {
+        const char *text = token_text(s->config, rows[i].token);
+        text = text != NULL ? text : rows[i].text;
+        if (!id_of(s->tokenizer, s->config, text, to[i])) {
+            return err_set(e, ERR_TOKENIZER, "%s '%.64s' is no token",
+                           rows[i].token, text);
+        }
+        RETERR(made_u32(h->m, rows[i].gguf, (uint32_t)*to[i], e));
+    }
+    return 0;
+}
+
 static int put_ids(struct hf *h, struct special *s, struct err *e)
 {
     static const struct {
@@ -126,7 +150,10 @@ static int put_ids(struct hf *h, struct special *s, struct err *e)
         {"unk_token", "unk_token_id", KEY("unknown_token_id")},
         {"pad_token", "pad_token_id", KEY("padding_token_id")},
     };
-    for (size_t i = 0; i < countof(rows); i++) {
+    if (h->wordpiece) {
+        RETERR(put_around_ids(h, s, e));
+    }
+    for (size_t i = h->wordpiece ? 2 : 0; i < countof(rows); i++) {
         int64_t id = h->unk;
         bool known = i == 2 && id >= 0; /* the vocabulary itself says it */
         if (known || find_id(s, rows[i].token, rows[i].key, &id)) {
@@ -135,7 +162,7 @@ static int put_ids(struct hf *h, struct special *s, struct err *e)
             s->eos = i == 1 ? id : s->eos;
         }
     }
-    return put_ends(h, s, s->eos, e);
+    return h->wordpiece ? 0 : put_ends(h, s, s->eos, e);
 }
 
 /* --- what is put around a text --- */
@@ -182,12 +209,33 @@ static int read_template(const struct special *s, const struct json *j,
     return 0;
 }
 
+/* "cls": ["[CLS]", 101] in front, "sep" behind. */
+static int read_bert(const struct special *s, const struct json *j,
+                     struct around *a, struct err *e)
+{
+    static const char *const keys[] = {"cls", "sep"};
+    const int64_t want[] = {s->bos, s->eos};
+    for (size_t i = 0; i < countof(keys); i++) {
+        const struct json *pair = hf_get(j, keys[i]);
+        const struct json *text = json_first(pair);
+        const struct json *id = text != NULL ? json_next(text) : NULL;
+        if (pair != NULL && (id == NULL || json_num(id) != (double)want[i])) {
+            return unknown(keys[i], e);
+        }
+    }
+    a->bos = a->eos = a->known = true;
+    return 0;
+}
+
 static int read_processor(const struct special *s, const struct json *j,
                           struct around *a, struct err *e)
 {
     const char *type = json_str(json_get(j, "type"));
     if (type == NULL || strcmp(type, "ByteLevel") == 0) {
         return 0; /* offsets alone */
+    }
+    if (s->wordpiece && strcmp(type, "BertProcessing") == 0) {
+        return read_bert(s, j, a, e);
     }
     return strcmp(type, "TemplateProcessing") == 0
                ? read_template(s, j, a, e)
@@ -256,7 +304,12 @@ int hf_put_special(struct hf *h, const struct json *tokenizer,
     struct json *generation = NULL;
     bool spm = h->tokens == HF_TOKENIZER_SPM;
     int rc = 0;
-    struct special s = {tokenizer, config, {NULL, h->root}, -1, -1};
+    struct special s = {.tokenizer = tokenizer,
+                        .config = config,
+                        .from = {NULL, h->root},
+                        .bos = -1,
+                        .eos = -1,
+                        .wordpiece = h->wordpiece};
     CHECK(hf_read_json(h, "generation_config.json", HF_CONFIG_MAX, &generation,
                        e));
     s.from[0] = generation;

@@ -1,7 +1,7 @@
 /* tokenizer.c - tokenizer.json as tokenizer.ggml.*.
  *
- * Unigram is unigram.c's. Two kinds of BPE are taken: of bytes ("gpt2"), and of characters with byte
- * fallback, by rank as well. For the second GGUF has a kind of its own in the
+ * Unigram is unigram.c's, WordPiece wordpiece.c's. Two kinds of BPE are taken: of
+ * bytes ("gpt2"), and of characters with byte fallback, by rank as well. For the second GGUF has a kind of its own in the
  * family that is named so ("gemma4"); of others it is a name of
  * tokenizer.ggml.pre that takes text as it is. */
 #include <string.h>
@@ -303,6 +303,11 @@ static bool is_unigram(const struct json *model)
     return strcmp(type_of(model), "Unigram") == 0;
 }
 
+static bool is_wordpiece(const struct json *model)
+{
+    return strcmp(type_of(model), "WordPiece") == 0;
+}
+
 /* Options of the model that change what it does. */
 static int check_model(const struct json *m, struct err *e)
 {
@@ -394,6 +399,16 @@ static int put_fallback(struct hf *h, const struct json *t,
     return put_merges(h, json_get(m, "merges"), e);
 }
 
+static int check_all(const struct hf *h, const struct json *t, bool bytes,
+                     struct err *e)
+{
+    if (h->wordpiece) {
+        return hf_check_wordpiece(t, e);
+    }
+    RETERR(check_model(json_get(t, "model"), e));
+    return check_decoder(t, bytes, e);
+}
+
 static int put_json(struct hf *h, const struct json *t, struct err *e)
 {
     const struct json *m = json_get(t, "model");
@@ -405,8 +420,8 @@ static int put_json(struct hf *h, const struct json *t, struct err *e)
     size_t n = 0;
     int rc = 0;
     h->tokens = HF_TOKENIZER_JSON;
-    CHECK(check_model(m, e));
-    CHECK(check_decoder(t, bytes, e));
+    h->wordpiece = is_wordpiece(m);
+    CHECK(check_all(h, t, bytes, e));
     CHECK(count_ids(json_get(m, "vocab"), added, &n, e));
     CHECK(hf_vocab_init(&v, num_max(n, h->vocab), e));
     strip.left = calloc(json_count(added) + 1, sizeof(*strip.left));
@@ -416,11 +431,13 @@ static int put_json(struct hf *h, const struct json *t, struct err *e)
         goto out;
     }
     CHECK(pieces ? hf_unigram_vocab(h, m, &v, e)
-                 : add_vocab(json_get(m, "vocab"), !bytes, &v, e));
+                 : add_vocab(json_get(m, "vocab"), !bytes && !h->wordpiece, &v,
+                             e));
     CHECK(add_added(added, &v, &strip, e));
-    CHECK(pieces  ? hf_put_unigram(h, t, &v, e)
-          : bytes ? put_bytes(h, t, &v, e)
-                  : put_fallback(h, t, &v, e));
+    CHECK(pieces         ? hf_put_unigram(h, t, &v, e)
+          : h->wordpiece ? hf_put_wordpiece(h, t, &v, e)
+          : bytes        ? put_bytes(h, t, &v, e)
+                         : put_fallback(h, t, &v, e));
     CHECK(put_strip(h, &strip, e));
 out:
     strip_fini(&strip);
@@ -431,13 +448,15 @@ out:
 /* --- which of the files --- */
 
 /* tokenizer.model, unless tokenizer.json is of another kind: some models have
- * a file of that name that is no SentencePiece model. */
+ * a file of that name that is no SentencePiece model. t: also what vocab.txt
+ * became. */
 static int put_vocabulary(struct hf *h, const struct json *t,
                           const struct json *config, struct err *e)
 {
     struct buf b;
     bool there = false;
-    if (t != NULL && (byte_level(t) || is_unigram(json_get(t, "model")))) {
+    if (t != NULL && (byte_level(t) || is_unigram(json_get(t, "model")) ||
+                      is_wordpiece(json_get(t, "model")))) {
         return put_json(h, t, e);
     }
     RETERR(hf_read(h, "tokenizer.model", HF_TOKENIZER_MAX, &b, &there, e));
@@ -457,7 +476,9 @@ int hf_put_tokenizer(struct hf *h, struct err *e)
     h->unk = -1;
     CHECK(hf_read_json(h, "tokenizer.json", HF_TOKENIZER_MAX, &t, e));
     CHECK(hf_read_json(h, "tokenizer_config.json", HF_INDEX_MAX, &config, e));
+    CHECK(t == NULL ? hf_read_vocab_txt(h, config, &t, e) : 0);
     CHECK(put_vocabulary(h, t, config, e));
+    CHECK(h->family->encodes ? hf_put_text_max(h, config, e) : 0);
     if (h->tokens != HF_NO_TOKENIZER) {
         CHECK(hf_put_special(h, t, config, e));
     }

@@ -114,6 +114,7 @@ static void test_state(void **state)
     buf_fini(&b);
 }
 
+/* One text of n tokens. */
 static void put_tags(struct buf *b, uint8_t pool, uint32_t n, const float *bias,
                      const int32_t *tokens)
 {
@@ -122,6 +123,7 @@ static void put_tags(struct buf *b, uint8_t pool, uint32_t n, const float *bias,
         buf_f32(b, bias[i]);
     }
     buf_u8(b, pool);
+    buf_u32(b, 1);
     buf_u32(b, n);
     for (uint32_t i = 0; i < n && i < 3; i++) {
         buf_u32(b, (uint32_t)tokens[i]);
@@ -137,16 +139,20 @@ static void test_tags(void **state)
     struct msg_tags in = {
         .biases = {0.5F, -1, 0, 3, 1e6F, -0.0F},
         .pool = POOL_LAST,
-        .n = 3,
-        .tokens = tokens};
+        .n_texts = 2,
+        .texts = {{tokens, 2}, {tokens + 2, 1}}};
     struct msg_tags out;
     buf_init(&b, MIB(1));
     msg_tags_put(&b, &in);
     unit_ok(msg_tags_get(b.p, b.n, &out, &e), &e);
     assert_memory_equal(out.biases, in.biases, sizeof(in.biases));
     assert_int_equal(out.pool, POOL_LAST);
-    assert_int_equal(out.n, 3);
-    assert_memory_equal(out.tokens, tokens, sizeof(tokens));
+    assert_int_equal(out.n_texts, 2);
+    assert_int_equal(out.texts[0].n, 2);
+    assert_int_equal(out.texts[1].n, 1);
+    assert_ptr_equal(out.texts[0].tokens, out.own);
+    assert_ptr_equal(out.texts[1].tokens, out.own + 2);
+    assert_memory_equal(out.own, tokens, sizeof(tokens));
     msg_tags_fini(&out);
     REFUSES(msg_tags_get, struct msg_tags, &b, &e);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -168,6 +174,35 @@ static void test_tags(void **state)
             b.n -= counts[i] == 4 ? 4 : 0;
         }
         assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), ERR_FRAME);
+    }
+    /* texts: how many, of whom, and none is empty */
+    static const struct {
+        uint8_t pool;
+        uint32_t texts, len[2];
+        int rc;
+    } lists[] = {
+        {POOL_MEAN, 2, {1, 2}, 0        },
+        {POOL_NONE, 2, {1, 2}, ERR_FRAME},
+        {POOL_MEAN, 2, {3, 0}, ERR_FRAME},
+        {POOL_MEAN, 2, {1, 1}, ERR_FRAME},
+        {POOL_MEAN, 2, {TAGS_TOKENS_MAX, UINT32_MAX - TAGS_TOKENS_MAX + 4},
+         ERR_FRAME},
+        {POOL_MEAN, ENCODER_TEXTS_MAX + 1, {1, 2}, ERR_FRAME},
+        {POOL_MEAN, UINT32_MAX, {1, 2}, ERR_FRAME},
+    };
+    for (size_t i = 0; i < countof(lists); i++) {
+        put_tags(&b, lists[i].pool, 0, in.biases, tokens);
+        b.n -= 8; /* its list of one text */
+        buf_u32(&b, lists[i].texts);
+        buf_u32(&b, lists[i].len[0]);
+        buf_u32(&b, lists[i].len[1]);
+        for (size_t k = 0; k < countof(tokens); k++) {
+            buf_u32(&b, (uint32_t)tokens[k]);
+        }
+        assert_int_equal(msg_tags_get(b.p, b.n, &out, &e), lists[i].rc);
+        if (lists[i].rc == 0) {
+            msg_tags_fini(&out);
+        }
     }
     buf_fini(&b);
 }
@@ -216,13 +251,14 @@ static void test_tags_vector(void **state)
     struct buf b;
     struct err e;
     float v[] = {-1, 0.5F, 1e30F};
-    struct msg_tags_done in = {.n_vector = 3, .vector = v};
+    struct msg_tags_done in = {.n_vector = 3, .n_texts = 1, .vector = v};
     struct msg_tags_done out;
     buf_init(&b, KIB(4));
     msg_tags_done_put(&b, &in);
     unit_ok(msg_tags_done_get(b.p, b.n, &out, &e), &e);
     assert_int_equal(out.n, 0);
     assert_int_equal(out.n_vector, 3);
+    assert_int_equal(out.n_texts, 1);
     assert_memory_equal(out.vector, v, sizeof(v));
     assert_null(out.labels);
     msg_tags_done_fini(&out);
@@ -235,10 +271,13 @@ static void test_tags_vector(void **state)
         assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);
         assert_string_equal(e.msg, "tags_done: vector");
     }
-    static const uint32_t counts[] = {1, 3, EMBED_DIM_MAX + 1, UINT32_MAX};
+    static const uint32_t counts[][2] = {
+        {1, 1}, {3, 1}, {2, 2}, {2, 0}, {1, ENCODER_TEXTS_MAX + 1},
+        {EMBED_DIM_MAX + 1, 1}, {UINT32_MAX, 1}, {2, UINT32_MAX}};
     for (size_t i = 0; i < countof(counts); i++) {
         buf_clear(&b);
-        buf_u32(&b, counts[i]);
+        buf_u32(&b, counts[i][0]);
+        buf_u32(&b, counts[i][1]);
         buf_f32(&b, 1);
         buf_f32(&b, 1);
         assert_int_equal(msg_tags_done_get(b.p, b.n, &out, &e), ERR_FRAME);

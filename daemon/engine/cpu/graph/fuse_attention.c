@@ -34,10 +34,12 @@ static bool keeps_rows(const struct fuse *f, const struct node *n)
            a->dims[a->rank - 1] == b->dims[b->rank - 1];
 }
 
+/* Axes of the scores' rows that only the inputs tell. The last axis is keys: no
+ * reshape between the products changes it (keeps_rows). */
 static int unknowns(const struct mil_type *t)
 {
     int n = 0;
-    for (int i = 0; i < t->rank; i++) {
+    for (int i = 0; i + 1 < t->rank; i++) {
         n += t->dims[i] == MIL_UNKNOWN;
     }
     return n;
