@@ -15,7 +15,7 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper
 
-from onnx_forms import FORMS
+from onnx_forms import FORMS, NONE
 
 MS = "com.microsoft"
 LAYERS, D, HEADS, KV, HEAD, FF, VOCAB, CONTEXT = 2, 64, 4, 2, 16, 96, 320, 128
@@ -273,6 +273,7 @@ class Bundle:
         base = o.get("base", 1e6 if o.get("gemma") and o.get("qk_norm") else 1e4)
         plain = self.tables("global", base, factors)
         local = self.tables("local", 1e4) if o.get("period") and o.get("qk_norm") else plain
+        local = self.tables("local", o["local_base"]) if o.get("local_base") else local
         self.lengths()
         stream = self.cast(self.embedding(), "embedded.wide", T.FLOAT)
         x = self.op("SimplifiedLayerNormalization", [stream, self.gamma("norm0", D)], "norm0.out", epsilon=EPS, axis=-1,
@@ -288,17 +289,23 @@ class Bundle:
             x, stream = self.add_norm(f"{p}.next", stream, m, last=i + 1 == self.layers)
         self.head(x)
 
+    def states(self, i):
+        """Of a layer: what comes in, what goes out, and its shape before the first token."""
+        return [(f"past.{i}.{c}", f"present.{i}.{c}", [1, KV, 0, HEAD]) for c in ("key", "value")]
+
+    def reference(self, folder):
+        """What ONNX Runtime computes: a path, or bytes."""
+        return str(folder / "model.onnx")
+
     def model(self):
         def port(name, kind, shape):
             return h.make_tensor_value_info(name, kind, shape)
-        cache = ["batch", KV, "past", HEAD]
         ins = [port("input_ids", T.INT64, ["batch", "sequence"]), port("attention_mask", T.INT64, ["batch", "total"])]
         ins += [port("position_ids", T.INT64, ["batch", "sequence"])] if self.o.get("turn_first") else []
         outs = [port("logits", T.FLOAT, ["batch", "sequence", VOCAB])]
-        for i in range(self.layers):
-            for c in ("key", "value"):
-                ins.append(port(f"past.{i}.{c}", self.elem, cache))
-                outs.append(port(f"present.{i}.{c}", self.elem, ["batch", KV, "total", HEAD]))
+        for past, present, shape in (s for i in range(self.layers) for s in self.states(i)):
+            ins.append(port(past, self.elem, [n or "past" for n in shape]))
+            outs.append(port(present, self.elem, [n or "total" for n in shape]))
         graph = h.make_graph(self.nodes, "decoder", ins, outs, self.inits)
         return h.make_model(graph, opset_imports=[h.make_opsetid("", 21), h.make_opsetid(MS, 1)], ir_version=10)
 
@@ -334,14 +341,13 @@ def expected(folder, b):
     n = 96
     plainly = onnxruntime.SessionOptions()  # or products of int8 weights become products of int8 activations
     plainly.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    s = onnxruntime.InferenceSession(str(folder / "model.onnx"), plainly, providers=["CPUExecutionProvider"])
+    s = onnxruntime.InferenceSession(b.reference(folder), plainly, providers=["CPUExecutionProvider"])
     tokens = np.random.default_rng(7).integers(0, 256, n)
     feed = {"input_ids": tokens[None], "attention_mask": np.ones((1, n), np.int64)}
     if b.o.get("turn_first"):
         feed["position_ids"] = np.arange(n)[None]
-    for i in range(b.layers):
-        for c in ("key", "value"):
-            feed[f"past.{i}.{c}"] = np.zeros((1, KV, 0, HEAD), b.dtype)
+    for past, _, shape in (s for i in range(b.layers) for s in b.states(i)):
+        feed[past] = np.zeros(shape, b.dtype)
     logits = s.run(["logits"], feed)[0][0].astype(np.float32)
     top = np.sort(logits, -1)
     np.savez(folder / "expected.npz", tokens=tokens.astype(np.int32), logits=logits, argmax=logits.argmax(-1),
@@ -356,7 +362,12 @@ def save(model, folder):
 def main(form, folder):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
-    b = Bundle(form, FORMS[form])
+    options = FORMS[form] if form in FORMS else NONE[form][0]
+    if options.get("moe"):
+        from onnx_mixture import Mixture  # which is made of this file
+        b = Mixture(form, options)
+    else:
+        b = Bundle(form, options)
     b.build()
     model = b.model()
     save(model, folder)

@@ -1,5 +1,7 @@
 """The forms of random ONNX bundles: options of onnx_build.py, which needs packages that the tests have not."""
 
+LFM2MOE = {"qk_norm": True, "layers": 4, "type": "lfm2_moe"}
+
 FORMS = {
     "llama": {},
     "llama-half": {"half": True},
@@ -20,4 +22,14 @@ FORMS = {
     "gemma3": {"gemma": True, "qk_norm": True, "period": 3, "layers": 6, "shared": (8, 32), "type": "gemma3_text"},
     "gemma3-half": {"gemma": True, "qk_norm": True, "period": 3, "layers": 6, "half": True, "wide_norms": True,
                     "type": "gemma3_text"},
+    # bits, numbers of a block (0: a row is one), zero points
+    "lfm2moe-8": LFM2MOE | {"moe": (8, 32, False)},
+    "lfm2moe-8-rows": LFM2MOE | {"moe": (8, 0, False)},
+    "lfm2moe-8-zeros": LFM2MOE | {"moe": (8, 16, True)},
+    "lfm2moe-4-rows": LFM2MOE | {"moe": (4, 0, False)},
+    "lfm2moe-4-zeros": LFM2MOE | {"moe": (4, 16, True)},
+}
+
+NONE = {  # decoders of no family, and what the error says
+    "gemma2-bases": ({"gemma": True, "caps": True, "period": 2, "layers": 4, "type": "gemma2", "local_base": 5e4}, "by base 50000"),
 }

@@ -121,6 +121,14 @@ def test_form(aned, onnx_python, tmp_path, form):
     assert not ((got.argmax(-1) != z["argmax"]) & (z["top2_gap"] > CLEAR)).any()
 
 
+@pytest.mark.parametrize("form", onnx_forms.NONE)
+def test_no_family(aned, onnx_python, tmp_path, form):
+    """What no family's numbers can say is refused, and not lost."""
+    script(onnx_python, "onnx_build.py", form, tmp_path / form)
+    r = subprocess.run([aned, "convert", tmp_path / form, "--out", tmp_path / "bundle"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 65 and r.stderr.startswith("onnx.not_understood: ") and onnx_forms.NONE[form][1] in r.stderr, r.stderr
+
+
 @pytest.mark.parametrize("family", ["qwen3", "mistral"])
 def test_same_from_every_form(aned, shared, onnx_python, tmp_path, family):
     """One model as GGUF, safetensors and ONNX: one bundle, byte by byte."""

@@ -19,7 +19,7 @@ import mkgguf  # noqa: E402
 from families import BY_NAME  # noqa: E402
 from gguf_copy import copy  # noqa: E402
 from oracle_tools import convert, manifest, run  # noqa: E402
-from sources import ZayaFolder  # noqa: E402
+from sources import ZayaFolder, read_safetensors  # noqa: E402
 from test_tokenizers import PRES, TEXTS, Pieces, ask, pairs, reference, texts  # noqa: E402
 
 SHARED = ["gemma2", "gemma4", "gemma4-e", "granite", "hunyuan-dense", "lfm2", "lfm2moe", "mistral", "olmo2", "phi3", "privacy-filter",
@@ -190,6 +190,62 @@ def test_zaya_and_a_gguf_are_one_bundle(aned, shared, tmp_path):
     w.write_tensors_to_file()
     w.close()
     same_bundle(aned, folder, tmp_path / "m.gguf", tmp_path)
+
+
+def first_zaya(folder, out):
+    """The folder in the form of ZAYA's first release: half layers, other names, experts one by one, and its own config.json."""
+    c = json.loads((folder / "config.json").read_text())
+    rope = c.pop("rope_parameters")["hybrid"]
+    last = c["num_hidden_layers"] - 1
+    for key in ("layer_types", "hidden_act", "transformers_version", "tie_word_embeddings"):
+        c.pop(key)
+    c |= {"num_hidden_layers": 2 * (last + 1), "ffn_hidden_size": 2 * c.pop("moe_intermediate_size"), "norm_epsilon": c.pop("rms_norm_eps"),
+          "zaya_mlp_expansion": c.pop("router_hidden_size"), "moe_router_topk": c.pop("num_experts_per_tok"),
+          "rope_theta": rope["rope_theta"], "partial_rotary_factor": rope["partial_rotary_factor"], "rope_scaling": False,
+          "num_query_groups": c["num_key_value_heads"], "kv_channels": c["head_dim"], "activation_func": "swiglu", "cca": True,
+          "normalization": "RMSNorm", "gated_linear_unit": True, "add_bias_linear": False, "scale_residual_merge": True,
+          "zaya_use_eda": True, "zaya_use_mod": True, "clamp_temp": False, "residual_in_fp32": True, "fused_add_norm": False}
+    attention = {"input_layernorm": "input_norm", "self_attn.qkv_proj.q_proj": "self_attn.qkv.linear_q",
+                 "self_attn.qkv_proj.k_proj": "self_attn.qkv.linear_k", "self_attn.qkv_proj.v_proj_current": "self_attn.qkv.val_proj1",
+                 "self_attn.qkv_proj.v_proj_delayed": "self_attn.qkv.val_proj2", "self_attn.qk_norm.temp": "self_attn.qkv.temp",
+                 "self_attn.qkv_proj.conv_qk_depthwise": "self_attn.qkv.conv_qk.0", "self_attn.o_proj": "self_attn.o_proj",
+                 "self_attn.qkv_proj.conv_qk_grouped": "self_attn.qkv.conv_qk.1"}
+    mixture = {"post_attention_layernorm": "input_norm", "post_attention_residual_scale": "res_scale",
+               "mlp.gate.router_mlp.norm": "zaya_block.router.rmsnorm_eda", "mlp.gate.router_mlp.fc1": "zaya_block.router.router_mlp.0",
+               "mlp.gate.router_mlp.fc2": "zaya_block.router.router_mlp.2",
+               "mlp.gate.router_mlp.out_proj": "zaya_block.router.router_mlp.4", "mlp.gate": "zaya_block.router"}
+    plain = {"model.norm.weight": "model.final_norm.weight", "model.embed_tokens.weight": "model.embed_tokens.weight",
+             "model.input_hidden_states_bias": "model.layers.0.res_scale.hidden_states_bias",
+             "model.input_hidden_states_scale": "model.layers.0.res_scale.hidden_states_scale"}
+    made = {}
+    for name, a in read_safetensors(folder / "model.safetensors").items():
+        if name in plain:
+            made[plain[name]] = a
+            continue
+        _, _, layer, tail = name.split(".", 3)
+        layer = int(layer)
+        for half, table in ((2 * layer, attention), (2 * layer + 1, mixture)):
+            for old, new in table.items():
+                if tail == old or tail.startswith(old + "."):
+                    made.setdefault(f"model.layers.{half}.{new}{tail[len(old):]}", a)
+                    break
+        if tail.startswith("post_mlp_residual_scale."):
+            place = "model." if layer == last else f"model.layers.{2 * layer + 2}."
+            made[place + "res_scale." + tail.split(".")[1]] = a
+        if tail.startswith("mlp.experts."):
+            fc = "linear_fc1" if "gate_up" in tail else "linear_fc2"
+            for x, m in enumerate(a):
+                made[f"model.layers.{2 * layer + 1}.zaya_block.experts.local_experts.{x}.{fc}.weight"] = m
+    shutil.copytree(folder, out, ignore=lambda _, names: [n for n in names if n.startswith(("config", "model."))])
+    (out / "config.json").write_text(json.dumps(c))
+    (out / "model.safetensors").write_bytes(hf_export.pack({n: ("F32", a) for n, a in made.items()}))
+
+
+def test_zaya_of_the_first_release(aned, shared, tmp_path):
+    """Another config.json, other names: the same bundle."""
+    folder = shared / "data" / "families" / "zaya" / "a"
+    first_zaya(folder, tmp_path / "first")
+    same_bundle(aned, folder, tmp_path / "first", tmp_path)
 
 
 # --- what a GGUF becomes ---

@@ -30,6 +30,149 @@ static int no_place(const struct hf *h, const char *name, struct err *e)
                    name, h->family->model_type, h->n_layers);
 }
 
+/* --- matrices of experts that are tensors of their own --- */
+
+/* Where a matrix of an expert lies; data NULL: it did not come. */
+struct piece {
+    enum safetensors_type type;
+    const uint8_t *data;
+};
+
+/* A matrix of all experts of a layer: what a function of rows reads. */
+struct stack {
+    struct piece *experts;
+    uint64_t rows, cols; /* of one */
+    uint64_t bytes;
+    const char *type_name;
+};
+
+struct hf_stacks {
+    const struct hf_singles *names;
+    uint32_t n_experts;
+    struct stack *of; /* (layers, names->n) */
+};
+
+static void make_stack(const void *ctx, uint64_t row, uint64_t n, float *out)
+{
+    const struct stack *s = ctx;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct piece *p = &s->experts[(row + i) / s->rows];
+        hf_decode(p->type, p->data, (row + i) % s->rows * s->cols, s->cols,
+                  out + i * s->cols);
+    }
+}
+
+static int new_stacks(struct hf *h, const struct hf_singles *of,
+                      struct hf_stacks **ret, struct err *e)
+{
+    struct hf_stacks *s = made_alloc(h->m, sizeof(*s));
+    if (s == NULL) {
+        return err_set(e, ERR_NOMEM, "experts");
+    }
+    s->names = of;
+    RETERR(hf_u32(h->text, "num_experts", true, 1, MODEL_EXPERTS_MAX,
+                  &s->n_experts, e));
+    s->of = made_alloc(h->m, h->n_layers * of->n * sizeof(*s->of));
+    *ret = s;
+    return s->of != NULL ? 0 : err_set(e, ERR_NOMEM, "experts");
+}
+
+static int put_piece(struct hf *h, const struct hf_stacks *all, struct stack *s,
+                     uint32_t expert, const struct safetensors_tensor *t,
+                     struct err *e)
+{
+    RETERR(hf_check_type(t, e));
+    if (t->n_dims != 2) {
+        return err_set(e, ERR_CONVERT, "tensor %s has %u dimensions, not 2",
+                       t->name, t->n_dims);
+    }
+    if (s->experts == NULL) {
+        s->experts =
+            made_alloc(h->m, all->n_experts * sizeof(*s->experts));
+        s->rows = t->dims[0];
+        s->cols = t->dims[1];
+        s->type_name = t->type_name;
+    }
+    if (s->experts == NULL) {
+        return err_set(e, ERR_NOMEM, "%s", t->name);
+    }
+    if (s->experts[expert].data != NULL) {
+        return err_set(e, ERR_CONVERT, "tensor %s is there twice", t->name);
+    }
+    if (t->dims[0] != s->rows || t->dims[1] != s->cols || t->bytes == 0) {
+        return err_set(e, ERR_CONVERT,
+                       "tensor %s is %llu x %llu, and another expert's %llu x "
+                       "%llu",
+                       t->name, (unsigned long long)t->dims[0],
+                       (unsigned long long)t->dims[1],
+                       (unsigned long long)s->rows,
+                       (unsigned long long)s->cols);
+    }
+    s->experts[expert] = (struct piece){t->type, t->data};
+    s->bytes += t->bytes;
+    return 0;
+}
+
+int hf_stacks_take(struct hf *h, struct hf_stacks **s,
+                   const struct hf_singles *of,
+                   const struct safetensors_tensor *t,
+                   const struct hf_place *at, bool *ret, struct err *e)
+{
+    const size_t before = strlen(of->prefix);
+    uint64_t expert = 0;
+    *ret = at->layered && strncmp(at->tail, of->prefix, before) == 0;
+    if (!*ret) {
+        return 0;
+    }
+    RETERR(*s == NULL ? new_stacks(h, of, s, e) : 0);
+    const char *p = parse_digits(at->tail + before, (*s)->n_experts - 1,
+                                 &expert);
+    if (p == NULL || at->layer >= h->n_layers) {
+        return no_place(h, t->name, e);
+    }
+    for (size_t i = 0; i < of->n; i++) {
+        if (strcmp(p, of->of[i].from) == 0) {
+            return put_piece(h, *s, &(*s)->of[at->layer * of->n + i],
+                             (uint32_t)expert, t, e);
+        }
+    }
+    return no_place(h, t->name, e);
+}
+
+/* One matrix of all experts of layer l. */
+static int put_stack(struct hf *h, const struct hf_stacks *all, uint32_t l,
+                     size_t i, struct err *e)
+{
+    const struct hf_singles *of = all->names;
+    const struct stack *s = &all->of[l * of->n + i];
+    char to[GGUF_NAME_MAX + 1];
+    if (s->experts == NULL) {
+        return 0; /* arch/ says what a layer lacks */
+    }
+    for (uint32_t x = 0; x < all->n_experts; x++) {
+        if (s->experts[x].data == NULL) {
+            return err_set(e, ERR_CONVERT,
+                           "tensor model.layers.%u.%s%u%s is missing",
+                           of->step * l + of->first, of->prefix, x,
+                           of->of[i].from);
+        }
+    }
+    const uint64_t dims[3] = {s->cols, s->rows, all->n_experts};
+    (void)snprintf(to, sizeof(to), "blk.%u.%s", l, of->of[i].to);
+    return made_tensor_fn(h->m, to, 3, dims, s->type_name, make_stack, s,
+                          s->bytes, e);
+}
+
+int hf_stacks_put(struct hf *h, const struct hf_stacks *s, struct err *e)
+{
+    for (uint32_t l = 0; s != NULL && l < h->n_layers; l++) {
+        for (size_t i = 0; i < s->names->n; i++) {
+            RETERR(put_stack(h, s, l, i, e));
+        }
+    }
+    return 0;
+}
+
 /* --- lfm2_moe --- */
 
 const char *const hf_lfm2moe_keys[] = {
@@ -70,153 +213,27 @@ int hf_fill_lfm2moe(struct hf *h, struct err *e)
     return hf_fill_lfm2_layers(h, e);
 }
 
-/* Matrices of an expert: "feed_forward.experts.7.w1.weight". */
-static const struct {
-    const char *from, *to;
-} single[] = {
+/* "feed_forward.experts.7.w1.weight" */
+static const struct hf_single lfm2moe_single[] = {
     {".w1.weight", "ffn_gate_exps.weight"},
     {".w2.weight", "ffn_down_exps.weight"},
     {".w3.weight", "ffn_up_exps.weight"  },
 };
-
-/* Where a matrix of an expert lies; data NULL: it did not come. */
-struct piece {
-    enum safetensors_type type;
-    const uint8_t *data;
-};
-
-/* A matrix of all experts of a layer: what a function of rows reads. */
-struct stack {
-    struct piece *experts;
-    uint64_t rows, cols; /* of one */
-    uint64_t bytes;
-    const char *type_name;
-};
-
-struct stacks {
-    uint32_t n_experts;
-    struct stack *of; /* (layers, countof(single)) */
-};
-
-static void make_stack(const void *ctx, uint64_t row, uint64_t n, float *out)
-{
-    const struct stack *s = ctx;
-    for (uint64_t i = 0; i < n; i++) {
-        const struct piece *p = &s->experts[(row + i) / s->rows];
-        hf_decode(p->type, p->data, (row + i) % s->rows * s->cols, s->cols,
-                  out + i * s->cols);
-    }
-}
-
-static int stacks_of(struct hf *h, struct stacks **ret, struct err *e)
-{
-    if (h->own == NULL) {
-        struct stacks *s = made_alloc(h->m, sizeof(*s));
-        if (s == NULL) {
-            return err_set(e, ERR_NOMEM, "experts");
-        }
-        RETERR(hf_u32(h->text, "num_experts", true, 1, MODEL_EXPERTS_MAX,
-                      &s->n_experts, e));
-        s->of = made_alloc(h->m,
-                           h->n_layers * countof(single) * sizeof(*s->of));
-        if (s->of == NULL) {
-            return err_set(e, ERR_NOMEM, "experts");
-        }
-        h->own = s;
-    }
-    *ret = h->own;
-    return 0;
-}
-
-static int put_piece(struct hf *h, const struct stacks *all, struct stack *s,
-                     uint32_t expert, const struct safetensors_tensor *t,
-                     struct err *e)
-{
-    RETERR(hf_check_type(t, e));
-    if (t->n_dims != 2) {
-        return err_set(e, ERR_CONVERT, "tensor %s has %u dimensions, not 2",
-                       t->name, t->n_dims);
-    }
-    if (s->experts == NULL) {
-        s->experts =
-            made_alloc(h->m, all->n_experts * sizeof(*s->experts));
-        s->rows = t->dims[0];
-        s->cols = t->dims[1];
-        s->type_name = t->type_name;
-    }
-    if (s->experts == NULL) {
-        return err_set(e, ERR_NOMEM, "%s", t->name);
-    }
-    if (s->experts[expert].data != NULL) {
-        return err_set(e, ERR_CONVERT, "tensor %s is there twice", t->name);
-    }
-    if (t->dims[0] != s->rows || t->dims[1] != s->cols || t->bytes == 0) {
-        return err_set(e, ERR_CONVERT,
-                       "tensor %s is %llu x %llu, and another expert's %llu x "
-                       "%llu",
-                       t->name, (unsigned long long)t->dims[0],
-                       (unsigned long long)t->dims[1],
-                       (unsigned long long)s->rows,
-                       (unsigned long long)s->cols);
-    }
-    s->experts[expert] = (struct piece){t->type, t->data};
-    s->bytes += t->bytes;
-    return 0;
-}
+static const struct hf_singles lfm2moe_singles = {
+    "feed_forward.experts.", lfm2moe_single, countof(lfm2moe_single), 1, 0};
 
 int hf_take_lfm2moe(struct hf *h, const struct safetensors_tensor *t,
                     const struct hf_place *at, bool *ret, struct err *e)
 {
-    static const char prefix[] = "feed_forward.experts.";
-    struct stacks *all = NULL;
-    uint64_t expert = 0;
-    *ret = at->layered &&
-           strncmp(at->tail, prefix, sizeof(prefix) - 1) == 0;
-    if (!*ret) {
-        return 0;
-    }
-    RETERR(stacks_of(h, &all, e));
-    must(all != NULL);
-    const char *p = parse_digits(at->tail + sizeof(prefix) - 1,
-                                 all->n_experts - 1, &expert);
-    if (p == NULL || at->layer >= h->n_layers) {
-        return no_place(h, t->name, e);
-    }
-    for (size_t i = 0; i < countof(single); i++) {
-        if (strcmp(p, single[i].from) == 0) {
-            return put_piece(h, all, &all->of[at->layer * countof(single) + i],
-                             (uint32_t)expert, t, e);
-        }
-    }
-    return no_place(h, t->name, e);
+    struct hf_stacks *s = h->own;
+    int rc = hf_stacks_take(h, &s, &lfm2moe_singles, t, at, ret, e);
+    h->own = s;
+    return rc;
 }
 
 int hf_finish_lfm2moe(struct hf *h, struct err *e)
 {
-    const struct stacks *all = h->own;
-    char to[GGUF_NAME_MAX + 1];
-    for (uint32_t l = 0; all != NULL && l < h->n_layers; l++) {
-        for (size_t i = 0; i < countof(single); i++) {
-            const struct stack *s = &all->of[l * countof(single) + i];
-            for (uint32_t x = 0; s->experts != NULL && x < all->n_experts;
-                 x++) {
-                if (s->experts[x].data == NULL) {
-                    return err_set(e, ERR_CONVERT,
-                                   "tensor model.layers.%u.feed_forward."
-                                   "experts.%u%s is missing",
-                                   l, x, single[i].from);
-                }
-            }
-            if (s->experts == NULL) {
-                continue; /* arch/ says what a layer lacks */
-            }
-            const uint64_t dims[3] = {s->cols, s->rows, all->n_experts};
-            (void)snprintf(to, sizeof(to), "blk.%u.%s", l, single[i].to);
-            RETERR(made_tensor_fn(h->m, to, 3, dims, s->type_name, make_stack,
-                                  s, s->bytes, e));
-        }
-    }
-    return 0;
+    return hf_stacks_put(h, h->own, e);
 }
 
 /* --- openai_privacy_filter --- */

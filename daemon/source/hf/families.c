@@ -515,6 +515,7 @@ static const struct hf_family rows[] = {
      .acts = silu,
      .own_sizes = true,
      .check = hf_check_zaya,
+     .rename = hf_rename_zaya,
      .fill = hf_fill_zaya,
      .take = hf_take_zaya,
      .finish = hf_finish_zaya},

@@ -29,11 +29,39 @@ CHECKED int hf_fill_gemma3(struct hf *h, struct err *e);
 CHECKED int hf_fill_gemma4(struct hf *h, struct err *e);
 
 extern const char *const hf_zaya_keys[];
-CHECKED int hf_check_zaya(const struct hf *h, struct err *e);
+CHECKED int hf_check_zaya(struct hf *h, struct err *e);
 CHECKED int hf_fill_zaya(struct hf *h, struct err *e);
 CHECKED int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
                          const struct hf_place *at, bool *ret, struct err *e);
 CHECKED int hf_finish_zaya(struct hf *h, struct err *e);
+/* zaya_first.c. Is config.json that of the first release? Then it is replaced
+ * by that of the library, and tensors are looked up by their first names. */
+#define HF_ZAYA_EXPERT "zaya_block.experts.local_experts."
+bool hf_zaya_is_first(const struct json *j);
+CHECKED int hf_zaya_renew(struct hf *h, struct err *e);
+CHECKED int hf_rename_zaya(const struct hf *h, const char *name,
+                           struct hf_place *at, struct err *e);
+
+/* experts.c. Matrices of experts that are tensors of their own, as one tensor
+ * for all experts of a layer. */
+struct hf_single {
+    const char *from, *to; /* behind the expert's number; in GGUF */
+};
+struct hf_singles {
+    const char *prefix; /* before the expert's number */
+    const struct hf_single *of;
+    size_t n;
+    uint32_t step, first; /* layer l is step * l + first in the file's names */
+};
+struct hf_stacks;
+/* *ret: t is such a matrix, and was taken. *s: NULL before the first. */
+CHECKED int hf_stacks_take(struct hf *h, struct hf_stacks **s,
+                           const struct hf_singles *of,
+                           const struct safetensors_tensor *t,
+                           const struct hf_place *at, bool *ret, struct err *e);
+/* All of them, whole; s may be NULL: there were none. */
+CHECKED int hf_stacks_put(struct hf *h, const struct hf_stacks *s,
+                          struct err *e);
 
 extern const char *const hf_bert_keys[], *const hf_bert_bodies[];
 extern const char *const hf_nomic_keys[], *const hf_nomic_bodies[];

@@ -11,8 +11,8 @@
  *
  *   folder.c     which files, in which order; the whole
  *   config.c     numbers that all families have; keys.c: which keys are known
- *   rope.c       rotation   families.c, families_gemma.c, zaya.c, experts.c,
- *                encoders.c   the table, and what a family adds (fill.h)
+ *   rope.c       rotation   families.c, families_gemma.c, zaya.c, zaya_first.c,
+ *                experts.c, encoders.c   the table, and what a family adds (fill.h)
  *   sentence.c   modules.json and what it names
  *   tensors.c    names and rows   scales.c  factors beside F8
  *   tokenizer.c  tokenizer.json   pre.c  how it cuts text   spm.c  tokenizer.model
@@ -69,8 +69,12 @@ struct hf_family {
     const char *const (*other)[2]; /* a key, and what another form of config.json
                                       calls it; NULL ends */
     int (*fill)(struct hf *h, struct err *e);
-    /* Before the numbers are read. Any of these may be NULL. */
-    int (*check)(const struct hf *h, struct err *e);
+    /* Before the numbers are read; it may put another config in the place of
+     * h->root. Any of these may be NULL. */
+    int (*check)(struct hf *h, struct err *e);
+    /* Where a tensor of an older form of the files stands in this one. */
+    int (*rename)(const struct hf *h, const char *name, struct hf_place *at,
+                  struct err *e);
     /* A tensor that the family takes itself (*ret), and the end of all. */
     int (*take)(struct hf *h, const struct safetensors_tensor *t,
                 const struct hf_place *at, bool *ret, struct err *e);
@@ -85,6 +89,7 @@ struct hf {
     const struct hf_family *family;
     uint32_t n_layers, d_model, n_heads, n_kv, d_head, context, vocab;
     bool tied; /* config.json says so */
+    bool first_form; /* names of tensors are those of a family's older form */
     void *own; /* what the family keeps, of made_alloc */
     bool scaled;      /* F8 weights have factors beside them */
     int64_t block[2]; /* rows and columns that one is for; 0: all */

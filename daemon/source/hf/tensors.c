@@ -443,6 +443,8 @@ static int put_one(struct hf *h, const struct safetensors_tensor *t,
     if (head) {
         return hf_put_tensor(h, t, "output.weight", 0, e);
     }
+    RETERR(h->family->rename != NULL ? h->family->rename(h, t->name, &at, e)
+                                     : 0);
     RETERR(h->family->take != NULL ? h->family->take(h, t, &at, &taken, e) : 0);
     if (taken) {
         return 0;

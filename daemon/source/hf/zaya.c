@@ -18,22 +18,9 @@ const char *const hf_zaya_keys[] = {
     "cca_time0",   "cca_time1",           "router_hidden_size",
     "num_experts", "num_experts_per_tok", "moe_intermediate_size", NULL};
 
-/* The first release has layers of attention and of experts in turn, and other
- * names for everything. */
-static const char first_form[] =
-    "ZAYA in the form of its first release; aned reads that of the "
-    "transformers library: load and save the model with that library first";
-
-int hf_check_zaya(const struct hf *h, struct err *e)
+int hf_check_zaya(struct hf *h, struct err *e)
 {
-    static const char *const keys[] = {"norm_epsilon", "scale_residual_merge"};
-    for (size_t i = 0; i < countof(keys); i++) {
-        if (hf_get(h->text, keys[i]) != NULL) {
-            return err_set(e, ERR_UNSUPPORTED, WHERE "'%s': %s", keys[i],
-                           first_form);
-        }
-    }
-    return 0;
+    return hf_zaya_is_first(h->text) ? hf_zaya_renew(h, e) : 0;
 }
 
 int hf_fill_zaya(struct hf *h, struct err *e)
@@ -124,7 +111,15 @@ struct table_rows {
 struct zaya {
     struct piece embedding, bias, scale;
     struct table_rows *layers[countof(tables)]; /* n_layers of each */
+    struct hf_stacks *experts; /* of the first form */
 };
+
+static const struct hf_single single[] = {
+    {".linear_fc1.weight", "ffn_gate_up_exps.weight"},
+    {".linear_fc2.weight", "ffn_down_exps.weight"   },
+};
+static const struct hf_singles singles = {HF_ZAYA_EXPERT, single,
+                                          countof(single), 2, 1};
 
 static void make_table(const void *ctx, uint64_t row, uint64_t n, float *out)
 {
@@ -214,6 +209,7 @@ static int row_of(const struct hf *h, struct zaya *z, const char *name,
     return 0;
 }
 
+/* A name of the first release. */
 static bool is_first_form(const char *name)
 {
     static const char *const parts[] = {".linear_q.", ".linear_k.",
@@ -247,9 +243,15 @@ int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
     if (z == NULL) {
         return err_set(e, ERR_NOMEM, "%s", t->name);
     }
-    if (is_first_form(t->name)) {
-        return err_set(e, ERR_UNSUPPORTED, "tensor %s: %s", t->name,
-                       first_form);
+    if (is_first_form(t->name) && !h->first_form) {
+        return err_set(e, ERR_CONVERT,
+                       "tensor %s has a name of ZAYA's first release, and "
+                       "config.json is of the later form",
+                       t->name);
+    }
+    RETERR(hf_stacks_take(h, &z->experts, &singles, t, at, ret, e));
+    if (*ret) {
+        return 0;
     }
     struct piece *p = global_of(z, at, &n_dims);
     RETERR(p == NULL ? row_of(h, z, t->name, at, &p, e) : 0);
@@ -278,10 +280,12 @@ int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
 
 /* --- finish --- */
 
-static int missing(uint32_t layer, const char *tail, struct err *e)
+static int missing(const struct hf *h, uint32_t layer, const char *tail,
+                   struct err *e)
 {
-    return err_set(e, ERR_CONVERT, "tensor model.layers.%u.%s is missing",
-                   layer, tail);
+    return err_set(e, ERR_CONVERT, "tensor model.layers.%u.%s is missing%s",
+                   layer, tail,
+                   h->first_form ? " (by its name in the later form)" : "");
 }
 
 static int put_table(struct hf *h, const struct table *of, uint32_t layer,
@@ -292,7 +296,7 @@ static int put_table(struct hf *h, const struct table *of, uint32_t layer,
     for (uint32_t r = 0; r < of->n; r++) {
         const struct piece *p = &t->pieces[r];
         if (p->data == NULL && !(layer == 0 && r == of->not_first)) {
-            return missing(layer, of->rows[r], e);
+            return missing(h, layer, of->rows[r], e);
         }
         if (p->data != NULL && p->cols != t->pieces[0].cols) {
             return err_set(e, ERR_CONVERT,
@@ -337,6 +341,7 @@ int hf_finish_zaya(struct hf *h, struct err *e)
         return err_set(e, ERR_NOMEM, "%s", err_text(ERR_NOMEM));
     }
     RETERR(put_embedding(h, z, e));
+    RETERR(hf_stacks_put(h, z->experts, e));
     for (uint32_t l = 0; l < h->n_layers; l++) {
         for (size_t i = 0; i < countof(tables); i++) {
             RETERR(put_table(h, &tables[i], l, &z->layers[i][l], e));

@@ -67,7 +67,8 @@ static int take_head_norm(struct onnx_decoder *d, struct lane *a,
 {
     struct onnx_value *v = NULL;
     RETERR(onnx_unround(onnx_in(back, 0), &v, e));
-    struct onnx_node *n = onnx_made_by(v, "SimplifiedLayerNormalization");
+    struct onnx_node *n =
+        v != NULL && v->out == 0 && onnx_is_norm(v->node) ? v->node : NULL;
     if (n != NULL) {
         RETERR(onnx_unround(onnx_in(n, 0), &v, e));
     }

@@ -25,7 +25,7 @@ static bool is_skip(const struct onnx_node *n)
     return onnx_is(n, "SkipSimplifiedLayerNormalization");
 }
 
-static bool is_norm(const struct onnx_node *n)
+bool onnx_is_norm(const struct onnx_node *n)
 {
     return onnx_is(n, "SimplifiedLayerNormalization") ||
            onnx_is(n, "RMSNormalization");
@@ -69,7 +69,7 @@ static int take_norm(struct onnx_decoder *d, struct onnx_value *h,
 {
     RETERR(onnx_unround(h, &h, e));
     struct onnx_node *n = h != NULL ? h->node : NULL;
-    if (n == NULL || !is_norm(n) || h->out != 0) {
+    if (n == NULL || !onnx_is_norm(n) || h->out != 0) {
         return onnx_not(n, e, "a norm is needed here");
     }
     int64_t axis = onnx_attr_int(n, "axis", -1);
@@ -79,7 +79,8 @@ static int take_norm(struct onnx_decoder *d, struct onnx_value *h,
     RETERR(onnx_take(n, "epsilon axis stash_type", 2, e));
     RETERR(take_eps(d, n, e));
     RETERR(onnx_unround(onnx_in(n, 0), ret_of, e));
-    return onnx_vector(onnx_in(n, 1), w, e);
+    return *ret_of != NULL ? onnx_vector(onnx_in(n, 1), w, e)
+                           : onnx_not(n, e, "it reads nothing");
 }
 
 /* The same, of a stream: the norm may be one with the sum. */
@@ -227,7 +228,7 @@ static int take_ffn(struct onnx_decoder *d, struct onnx_layer *l,
 static bool is_branch(const struct onnx_value *v)
 {
     return v != NULL && (onnx_is_linear(v) || onnx_is_experts(v) ||
-                         (is_norm(v->node) && v->out == 0));
+                         (onnx_is_norm(v->node) && v->out == 0));
 }
 
 /* The stream of node `sum` is another stream and what is added to it. */
@@ -254,7 +255,7 @@ static int split(struct onnx_node *sum, struct block *ret, struct err *e)
 static int take_post(struct onnx_decoder *d, struct onnx_value **branch,
                      struct onnx_rows *w, struct err *e)
 {
-    return (*branch)->node != NULL && is_norm((*branch)->node)
+    return (*branch)->node != NULL && onnx_is_norm((*branch)->node)
                ? take_norm(d, *branch, w, branch, e)
                : 0;
 }
@@ -394,8 +395,10 @@ static int find_logits(const struct onnx *m, struct onnx_value **ret,
         if (*ret != NULL) {
             return err_set(e, ERR_ONNX_GRAPH,
                            "two outputs may be the logits: '%.100s' and "
-                           "'%.100s'",
-                           (*ret)->name, v->name);
+                           "'%.100s' (of %.60s); states come out of an "
+                           "operation that computes with them, as "
+                           "GroupQueryAttention does",
+                           (*ret)->name, v->name, v->node->op);
         }
         *ret = v;
     }
@@ -531,7 +534,8 @@ static int check_opsets(const struct onnx *m, struct err *e)
         bool own = o->domain[0] == '\0' || strcmp(o->domain, "ai.onnx") == 0;
         if (own && (o->version < 13 || o->version > 30)) {
             return err_set(e, ERR_UNSUPPORTED,
-                           "operations of version %lld; aned knows 13 to 30",
+                           "operations of version %lld; aned knows 13 to 30: "
+                           "export the model again with one of these (opset)",
                            (long long)o->version);
         }
     }

@@ -87,6 +87,9 @@ CHECKED int onnx_recover(struct onnx *m, struct onnx_decoder *ret,
 
 /* --- of its files --- */
 
+/* decoder.c: x / sqrt(mean x^2 + epsilon) * w, by either of its names. */
+bool onnx_is_norm(const struct onnx_node *n);
+
 /* attention.c: branch is what attention (or a convolution) gives, before any
  * norm. *ret_in: what the layer's projections read. */
 bool onnx_is_mixer(const struct onnx_value *branch);

@@ -255,10 +255,43 @@ static bool has_shape(const struct onnx_tensor *t, uint64_t a, uint64_t b,
            t->dims[2] == c;
 }
 
+/* Zero points of expert_rows, in input i: packed like the weights, a row of
+ * blocks at a time. Where a row has one scale the operator packs those of
+ * several rows into a byte, which is not converted at 4 bits. */
+static int expert_zeros(const struct mixture *m, size_t i, struct onnx_rows *r,
+                        struct err *e)
+{
+    const struct onnx_node *n = m->moe;
+    const struct onnx_tensor *z = constant(n, i);
+    bool small = r->q.type == ONNX_UINT4;
+    uint64_t blocks = r->scale.row_step;
+    uint64_t stride = small ? (blocks + 1) / 2 : blocks;
+    if (onnx_in(n, i) == NULL) {
+        return 0;
+    }
+    if (small && onnx_attr_int(n, "block_size", 0) == 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "node '%.100s' (%s): zero points of 4 bits for whole "
+                       "rows of experts are not converted (for blocks they "
+                       "are)",
+                       n->name, n->op);
+    }
+    if (z == NULL || z->type != ONNX_UINT8 || z->elems != r->rows * stride) {
+        return onnx_not(n, e, "its zero points (input %zu) are no constant, or "
+                              "do not have the shape of its scales",
+                        i);
+    }
+    r->zero = (struct onnx_grid){z->data, z->bytes, r->q.type,
+                                 small ? stride * 2 : stride, 1};
+    r->bytes += z->bytes;
+    return 0;
+}
+
 /* Weights of all experts, in inputs i (rows of `cols` numbers), i + 1 (scales)
- * and i + 2 (biases, which must be nothing). Errors: by name. */
-static int expert_rows(const struct mixture *m, size_t i, uint64_t cols,
-                       struct onnx_rows *ret, struct err *e)
+ * and i + 2 (biases, which must be nothing); zero points in input `zeros`.
+ * Errors: by name. */
+static int expert_rows(const struct mixture *m, size_t i, size_t zeros,
+                       uint64_t cols, struct onnx_rows *ret, struct err *e)
 {
     const struct onnx_node *n = m->moe;
     const struct onnx_tensor *w = constant(n, i);
@@ -302,7 +335,7 @@ static int expert_rows(const struct mixture *m, size_t i, uint64_t cols,
         .zero_const = bits == 4 ? 8 : 128,
         .made = ONNX_FLOAT,
         .form = bits == 4 ? "QMoE 4 bits" : "QMoE 8 bits"};
-    return 0;
+    return expert_zeros(m, zeros, ret, e);
 }
 
 /* Every other row of g, from row `first` on. */
@@ -324,6 +357,9 @@ static void half_of(const struct onnx_rows *both, uint64_t first,
     ret->bytes /= 2;
     every_other(&ret->q, small ? both->cols / 2 : both->cols, first);
     every_other(&ret->scale, both->scale.row_step * number, first);
+    if (both->zero.p != NULL) {
+        every_other(&ret->zero, both->zero.row_step / (small ? 2 : 1), first);
+    }
 }
 
 static int take_weights(const struct mixture *m, const struct onnx_decoder *d,
@@ -332,14 +368,14 @@ static int take_weights(const struct mixture *m, const struct onnx_decoder *d,
     const struct onnx_node *n = m->moe;
     const struct onnx_rows *s = l->slots;
     struct onnx_rows both;
-    RETERR(expert_rows(m, 2, s[ONNX_S_ROUTER].cols, &both, e));
+    RETERR(expert_rows(m, 2, 11, s[ONNX_S_ROUTER].cols, &both, e));
     if (both.rows / m->n_experts % 2 != 0) {
         return onnx_not(n, e, "rows of gate and up are not as many");
     }
     half_of(&both, 0, &l->slots[ONNX_S_EXPERT_GATE]);
     half_of(&both, 1, &l->slots[ONNX_S_EXPERT_UP]);
     uint64_t width = both.rows / m->n_experts / 2;
-    RETERR(expert_rows(m, 5, width, &l->slots[ONNX_S_EXPERT_DOWN], e));
+    RETERR(expert_rows(m, 5, 12, width, &l->slots[ONNX_S_EXPERT_DOWN], e));
     return width <= MODEL_DIM_MAX &&
                    s[ONNX_S_EXPERT_DOWN].rows ==
                        m->n_experts * s[ONNX_S_ROUTER].cols
@@ -353,7 +389,14 @@ static int take_weights(const struct mixture *m, const struct onnx_decoder *d,
 static int check_kind(struct onnx_decoder *d, struct onnx_node *n,
                       struct err *e)
 {
-    RETERR(onnx_take(n, moe_attrs, 8, e));
+    RETERR(onnx_take(n, moe_attrs, 13, e));
+    for (size_t i = 8; i < 11; i++) {
+        if (onnx_in(n, i) != NULL) {
+            return onnx_not(n, e, "input %zu: a third matrix of experts is not "
+                                  "converted",
+                            i);
+        }
+    }
     if (!onnx_attr_is(n, "activation_type", "swiglu", false) ||
         onnx_attr_int(n, "swiglu_fusion", 0) != 1 ||
         onnx_attr_float(n, "activation_alpha", 1) != 1 ||

@@ -279,9 +279,10 @@ static int read_ropes(struct onnx_making *k, uint32_t *traits, struct err *e)
         RETERR(read_period(k, e));
         RETERR(read_rope(k, local, k->c->local_theta, false, &k->local, e));
         if (k->local.shorts != NULL || k->local.factor != 1 ||
-            k->local.magnitude != 1) {
+            k->local.magnitude != 1 || k->local.dim != k->rope.dim) {
             return err_set(e, ERR_ONNX_GRAPH,
-                           "layers with a window turn by a scaled rotation");
+                           "layers with a window turn by a scaled rotation, or "
+                           "another part of a head");
         }
     }
     bool one = k->rope.longs == NULL;
@@ -356,6 +357,12 @@ static int check_choice(const struct onnx_making *k, struct err *e)
 {
     bool two = strcmp(k->arch, "gemma2") == 0;
     RETERR(check_scale(k, e));
+    if (two && fabsf(k->local.base / k->rope.base - 1) > 1e-5f) {
+        return err_set(e, ERR_ONNX_GRAPH,
+                       "a gemma2 whose layers with a window turn by base %g, "
+                       "and not %g as the others",
+                       (double)k->local.base, (double)k->rope.base);
+    }
     if (two && k->local_every != 2) {
         return err_set(e, ERR_ONNX_GRAPH, "a gemma2 whose windows are not on "
                                           "every other layer");

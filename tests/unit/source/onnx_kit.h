@@ -307,118 +307,22 @@ static inline void kit_decoder(struct kit *k)
     (void)kit_node(k, g, "MatMul", "h3,head", "logits");
 }
 
-/* --- a mixture of experts in the place of the kit's feed-forward block --- */
-
-enum { KIT_EXPERTS = 4, KIT_TOP = 2, KIT_EXPERT_FF = 16, KIT_BLOCK = 16 };
-
-static inline void kit_number(struct kit *k, Ox__Graph *g, const char *name,
-                              float v)
+/* Without the nodes whose first results have these names. */
+static inline void kit_drop(struct kit *k, const char *const *names, size_t n)
 {
-    Ox__Node *c = kit_node(k, g, "Constant", "", name);
-    kit_attr(k, c, "value", ONNX_ATTR_TENSOR)->t =
-        kit_tensor(k, "", ONNX_FLOAT, NULL, 0, &v, sizeof(v));
-}
-
-/* Rows of 4-bit codes that count up, for KIT_EXPERTS experts, and their scales. */
-static inline void kit_codes(struct kit *k, Ox__Graph *g, const char *w,
-                             const char *s, int64_t rows, int64_t cols)
-{
-    const int64_t dw[3] = {KIT_EXPERTS, rows, cols / 2};
-    const int64_t ds[3] = {KIT_EXPERTS, rows, cols / KIT_BLOCK};
-    size_t n = (size_t)(KIT_EXPERTS * rows * cols / 2);
-    size_t blocks = (size_t)(KIT_EXPERTS * rows * cols / KIT_BLOCK);
-    uint8_t *p = arena_alloc(&k->a, n);
-    float *x = arena_array(&k->a, blocks, sizeof(*x));
-    must(p != NULL && x != NULL);
-    for (size_t i = 0; i < n; i++) {
-        p[i] = (uint8_t)(i * 37 + 11);
-    }
-    for (size_t i = 0; i < blocks; i++) {
-        x[i] = 0.25f + (float)(i % 7);
-    }
-    KIT_PUSH(k, g, initializer, kit_tensor(k, w, ONNX_UINT8, dw, 3, p, n));
-    KIT_PUSH(k, g, initializer,
-             kit_tensor(k, s, ONNX_FLOAT, ds, 3, x, blocks * sizeof(*x)));
-}
-
-static inline void kit_router(struct kit *k, Ox__Graph *g)
-{
-    static const int64_t rows[2] = {-1, KIT_EXPERTS};
-    const int64_t top = KIT_TOP;
-    (void)kit_floats(k, g, "wr", KIT_WIDTH, KIT_EXPERTS);
-    (void)kit_floats(k, g, "rb", 0, KIT_EXPERTS);
-    kit_ints(k, g, "rows", rows, 2);
-    kit_ints(k, g, "top", &top, 1);
-    kit_number(k, g, "one.f", 1);
-    kit_number(k, g, "tiny", 1e-30f);
-    (void)kit_node(k, g, "MatMul", "h2,wr", "r0");
-    (void)kit_node(k, g, "Reshape", "r0,rows", "r");
-    (void)kit_node(k, g, "Neg", "r", "neg");
-    (void)kit_node(k, g, "Exp", "neg", "exp");
-    (void)kit_node(k, g, "Add", "exp,one.f", "more");
-    (void)kit_node(k, g, "Reciprocal", "more", "scores");
-    (void)kit_node(k, g, "Add", "scores,rb", "biased");
-    kit_int(k, kit_node(k, g, "TopK", "biased,top", "best,picked"), "axis", -1);
-    kit_int(k, kit_node(k, g, "GatherElements", "scores,picked", "chosen"),
-            "axis", 1);
-    (void)kit_node(k, g, "Clip", "chosen,tiny,", "clip");
-    (void)kit_node(k, g, "Log", "clip", "log");
-    (void)kit_node(k, g, "Shape", "scores", "s.shape");
-    const float low = -10000;
-    const int64_t single = 1;
-    kit_attr(k, kit_node(k, g, "ConstantOfShape", "s.shape", "fill"), "value",
-             ONNX_ATTR_TENSOR)
-        ->t = kit_tensor(k, "", ONNX_FLOAT, &single, 1, &low, sizeof(low));
-    kit_int(k, kit_node(k, g, "ScatterElements", "fill,picked,log", "shares"),
-            "axis", 1);
-}
-
-static inline void kit_share_sum(struct kit *k, Ox__Graph *g)
-{
-    const int64_t zero = 0;
-    const int64_t last = -1;
-    kit_ints(k, g, "zero", &zero, 1);
-    kit_ints(k, g, "last", &last, 1);
-    kit_number(k, g, "eps", 1e-6f);
-    (void)kit_node(k, g, "ReduceSum", "chosen,last", "all");
-    (void)kit_node(k, g, "Add", "all,eps", "all.eps");
-    (void)kit_node(k, g, "Div", "all,all.eps", "part");
-    (void)kit_node(k, g, "Shape", "h2", "x.shape");
-    (void)kit_node(k, g, "Slice", "x.shape,zero,last", "x.rows");
-    kit_int(k, kit_node(k, g, "Concat", "x.rows,one", "x.ones"), "axis", 0);
-    (void)kit_node(k, g, "Reshape", "part,x.ones", "scale");
-}
-
-static inline void kit_mixture(struct kit *k)
-{
-    static const char *const gone[] = {"gate", "up", "sig", "act", "both", "down"};
     Ox__Graph *g = k->g;
     size_t kept = 0;
     for (size_t i = 0; i < g->n_node; i++) {
+        const ProtobufCBinaryData *out = &g->node[i]->output[0];
         bool drop = false;
-        for (size_t j = 0; j < countof(gone); j++) {
-            drop = drop || (g->node[i]->output[0].len == strlen(gone[j]) &&
-                            memcmp(g->node[i]->output[0].data, gone[j],
-                                   strlen(gone[j])) == 0);
+        for (size_t j = 0; j < n; j++) {
+            drop = drop || (out->len == strlen(names[j]) &&
+                            memcmp(out->data, names[j], out->len) == 0);
         }
         g->node[kept] = g->node[i];
         kept += !drop;
     }
     g->n_node = kept;
-    kit_router(k, g);
-    kit_share_sum(k, g);
-    kit_codes(k, g, "fc1", "fc1.s", 2 * KIT_EXPERT_FF, KIT_WIDTH);
-    kit_codes(k, g, "fc2", "fc2.s", KIT_WIDTH, KIT_EXPERT_FF);
-    Ox__Node *n = kit_node(k, g, "QMoE",
-                           "h2,shares,fc1,fc1.s,,fc2,fc2.s", "moe");
-    kit_int(k, n, "k", KIT_TOP);
-    kit_int(k, n, "expert_weight_bits", 4);
-    kit_int(k, n, "block_size", KIT_BLOCK);
-    kit_int(k, n, "normalize_routing_weights", 1);
-    kit_int(k, n, "swiglu_fusion", 1);
-    kit_attr(k, n, "activation_type", ONNX_ATTR_STRING)->s =
-        kit_text(k, "swiglu");
-    (void)kit_node(k, g, "Mul", "moe,scale", "down");
 }
 
 /* A node of the kit's graph by the name of its first result. */

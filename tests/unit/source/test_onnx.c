@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/half.h"
 #include "onnx_kit.h"
+#include "onnx_mask.h"
 #include "proto/json.h"
 #include "source/onnx/make.h"
 
@@ -565,6 +566,14 @@ static void head_bias(struct kit *k)
     kit_find(k, "logits")->output[0] = kit_text(k, "raw");
     (void)kit_node(k, k->g, "Add", "raw,c", "logits");
 }
+/* A norm between a block and its sum, of nothing. */
+static void norm_of_nothing(struct kit *k)
+{
+    Ox__Node *n = kit_find(k, "down");
+    n->op_type = kit_text(k, "RMSNormalization");
+    kit_float(k, n, "epsilon", 1e-6f);
+    reread(k, "down", ",n1");
+}
 static void ffn_bias(struct kit *k)
 {
     (void)kit_floats(k, k->g, "c", 0, KIT_FF);
@@ -640,6 +649,57 @@ static void wide_mask(struct kit *k)
     reread(k, "att", "q,k,v,,,sum6,pk,pv");
 }
 
+/* The mask of the builder before 0.5, the rotation before attention, as many
+ * heads of keys as of queries. */
+static void known_mask(struct kit *k)
+{
+    static const char *const lengths[] = {"sum",   "less64",  "less",
+                                          "shape", "total64", "total"};
+    Ox__Node *n = kit_find(k, "att");
+    n->op_type = kit_text(k, "MultiHeadAttention");
+    n->n_attribute = 1; /* num_heads */
+    n->attribute[0]->i = 1;
+    kit_port(k, k->g, "positions", false);
+    kit_mask(k, "pk");
+    for (size_t i = 0; i < 2; i++) {
+        kit_find(k, i == 0 ? "q" : "k")->output[0] =
+            kit_text(k, i == 0 ? "q0" : "k0");
+        (void)kit_node(k, k->g, "RotaryEmbedding",
+                       i == 0 ? "q0,positions,cos,sin" : "k0,positions,cos,sin",
+                       i == 0 ? "q" : "k");
+    }
+    kit_weight(k, "wq")->dims[1] = KIT_HEAD;
+    kit_weight(k, "wq")->raw_data.len /= 2;
+    kit_weight(k, "wo")->dims[0] = KIT_HEAD;
+    kit_weight(k, "wo")->raw_data.len /= 2;
+    reread(k, "att", "q,k,v,,,m70,pk,pv");
+    kit_drop(k, lengths, countof(lengths));
+}
+
+/* Norms of q and k by the standard's name. */
+static void outer_norms(struct kit *k)
+{
+    static const int64_t heads[3] = {0, -1, KIT_HEAD};
+    static const int64_t back[2][3] = {{0, -1, KIT_WIDTH}, {0, -1, KIT_HEAD}};
+    (void)kit_floats(k, k->g, "nq", 0, KIT_HEAD);
+    kit_ints(k, k->g, "heads", heads, 3);
+    for (size_t i = 0; i < 2; i++) {
+        const char *const names[2][5] = {{"q", "q0", "q1", "q2", "q.back"},
+                                         {"k", "k0", "k1", "k2", "k.back"}};
+        const char *const *n = names[i];
+        char in[64];
+        kit_find(k, n[0])->output[0] = kit_text(k, n[1]);
+        kit_ints(k, k->g, n[4], back[i], 3);
+        (void)snprintf(in, sizeof(in), "%s,heads", n[1]);
+        (void)kit_node(k, k->g, "Reshape", in, n[2]);
+        (void)snprintf(in, sizeof(in), "%s,nq", n[2]);
+        kit_float(k, kit_node(k, k->g, "RMSNormalization", in, n[3]), "epsilon",
+                  1e-6f);
+        (void)snprintf(in, sizeof(in), "%s,%s", n[3], n[4]);
+        (void)kit_node(k, k->g, "Reshape", in, n[0]);
+    }
+}
+
 /* Forms that other exports have: norms inside attention, one product for gate
  * and up. */
 static void other_forms(void **state)
@@ -650,7 +710,9 @@ static void other_forms(void **state)
         const char *arch, *tensor;
         uint64_t rows;
     } t[] = {{inner_norms, "qwen3", "blk.0.attn_k_norm.weight", 1},
-             {halves, "llama", "blk.0.ffn_up.weight", KIT_FF}};
+             {halves, "llama", "blk.0.ffn_up.weight", KIT_FF},
+             {outer_norms, "qwen3", "blk.0.attn_q_norm.weight", 1},
+             {known_mask, "llama", "blk.0.attn_q.weight", KIT_HEAD}};
     for (size_t i = 0; i < countof(t); i++) {
         struct kit k;
         struct err e = {0};
@@ -709,6 +771,7 @@ static void explains_every_node(void **state)
         {q_of_stream, "do not fit together"},
         {head_bias, "bias of the logits"},
         {ffn_bias, "biases of a feed-forward"},
+        {norm_of_nothing, "'down' (RMSNormalization): it reads nothing"},
         {inner_norms_eps, "norms of q and k are not converted"},
         {inner_norm_of_keys, "no vector"},
         {halves_swapped, "not gate and up"},

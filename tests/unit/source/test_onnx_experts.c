@@ -1,7 +1,7 @@
 /* A mixture of experts behind QMoE: its weights by hand, and every part of the
  * subgraph around it changed, which is refused by its name. */
 #include "../unit.h"
-#include "onnx_kit.h"
+#include "onnx_mixture.h"
 #include "source/onnx/decoder.h"
 
 static int recover(struct kit *k, struct onnx *m, struct onnx_decoder *d,
@@ -13,47 +13,147 @@ static int recover(struct kit *k, struct onnx *m, struct onnx_decoder *d,
     return rc < 0 ? rc : onnx_recover(m, d, e);
 }
 
-/* Expert x, row r, column c of fc1 or fc2 as kit_codes made them. */
-static float code(size_t x, size_t r, size_t c, size_t rows, size_t cols)
+/* Forms of codes: bits, blocks, shapes and types of scales, zero points. */
+static const struct form {
+    int64_t bits, block;
+    bool flat, halves, zeros;
+} forms[] = {
+    {4, 16, false, false, false}, {8, 16, false, false, false},
+    {4, 0,  false, false, false}, {8, 0,  true,  false, false},
+    {8, 32, false, true,  false}, {4, 0,  true,  true,  false},
+    {4, 16, false, false, true }, {8, 16, false, true,  true },
+    {8, 0,  true,  false, true },
+};
+
+static int64_t blocks_of(const struct form *f, int64_t cols)
 {
-    size_t at = (x * rows + r) * cols + c;
-    uint8_t b = (uint8_t)(at / 2 * 37 + 11);
-    return ((float)(at % 2 == 0 ? b & 15 : b >> 4) - 8) *
-           (0.25F + (float)(at / KIT_BLOCK % 7));
+    return f->block > 0 ? (cols - 1) / f->block + 1 : 1;
+}
+
+/* Zero points that count up, of rows for all experts. */
+static void put_zeros(struct kit *k, const struct form *f, const char *name,
+                      int64_t rows, int64_t cols)
+{
+    uint8_t p[2048];
+    const int64_t blocks = blocks_of(f, cols);
+    const int64_t dims[3] = {KIT_EXPERTS, rows, (blocks * f->bits + 7) / 8};
+    size_t n = (size_t)(dims[0] * dims[1] * dims[2]);
+    assert_true(n <= sizeof(p));
+    for (size_t i = 0; i < n; i++) {
+        p[i] = (uint8_t)(i * 91 + 5);
+    }
+    KIT_PUSH(k, k->g, initializer,
+             kit_tensor(k, name, ONNX_UINT8, dims, f->flat ? 2 : 3, p, n));
+}
+
+/* Row r of all experts' rows, column c, of fc1 or fc2 as the kit made them. */
+static float code(const struct form *f, size_t r, size_t c, size_t cols)
+{
+    size_t at = r * cols + c;
+    size_t blocks = (size_t)blocks_of(f, (int64_t)cols);
+    size_t block = f->block > 0 ? c / (size_t)f->block : 0;
+    size_t stride = (blocks * (size_t)f->bits + 7) / 8;
+    bool small = f->bits == 4;
+    uint8_t b = kit_code(small ? at / 2 : at);
+    uint8_t z = (uint8_t)((r * stride + (small ? block / 2 : block)) * 91 + 5);
+    int q = !small ? b : at % 2 == 0 ? b & 15 : b >> 4;
+    int zero = !f->zeros ? 1 << (f->bits - 1)
+               : !small  ? z
+               : block % 2 == 0 ? z & 15
+                                : z >> 4;
+    return (float)(q - zero) * kit_code_scale(r * blocks + block);
+}
+
+static void check_rows(const struct form *f, const struct onnx_layer *l,
+                       size_t slot)
+{
+    bool down = slot == ONNX_S_EXPERT_DOWN;
+    size_t rows = down ? KIT_WIDTH : KIT_EXPERT_FF; /* of an expert */
+    size_t cols = down ? KIT_EXPERT_FF : KIT_WIDTH;
+    const struct onnx_rows *w = &l->slots[slot];
+    float y[KIT_WIDTH];
+    assert_true(w->rows == KIT_EXPERTS * rows && w->cols == cols);
+    for (size_t r = 0; r < w->rows; r++) {
+        const struct onnx_stack s = {.n = 1, .of = {{.m = *w, .rows = w->rows}}};
+        size_t in = down ? r : r * 2 + (slot == ONNX_S_EXPERT_UP);
+        onnx_stack_rows(&s, r, 1, y);
+        for (size_t c = 0; c < cols; c++) {
+            assert_true(y[c] == code(f, in, c, cols));
+        }
+    }
 }
 
 static void experts_by_hand(void **state)
 {
     (void)state;
-    struct kit k;
-    struct onnx m;
-    struct onnx_decoder d;
-    struct err e = {0};
-    kit_decoder(&k);
-    kit_mixture(&k);
-    unit_ok(recover(&k, &m, &d, &e), &e);
-    const struct onnx_layer *l = &d.layers[0];
-    assert_true(l->n_experts == KIT_EXPERTS && l->n_top == KIT_TOP);
-    for (size_t i = ONNX_S_EXPERT_GATE; i <= ONNX_S_EXPERT_DOWN; i++) {
-        bool down = i == ONNX_S_EXPERT_DOWN;
-        size_t rows = down ? KIT_WIDTH : KIT_EXPERT_FF;
-        size_t cols = down ? KIT_EXPERT_FF : KIT_WIDTH;
-        const struct onnx_rows *w = &l->slots[i];
-        float y[KIT_WIDTH];
-        assert_true(w->rows == KIT_EXPERTS * rows && w->cols == cols);
-        for (size_t r = 0; r < w->rows; r++) {
-            struct onnx_stack s = {.n = 1, .of = {{.m = *w, .rows = w->rows}}};
-            onnx_stack_rows(&s, r, 1, y);
-            size_t in =
-                down ? r % rows : r % rows * 2 + (i == ONNX_S_EXPERT_UP);
-            for (size_t c = 0; c < cols; c++) {
-                assert_true(y[c] == code(r / rows, in, c,
-                                         down ? rows : 2 * rows, cols));
-            }
+    for (size_t i = 0; i < countof(forms); i++) {
+        const struct form *f = &forms[i];
+        struct kit_mix mix = kit_mix(f->bits, f->block);
+        struct kit k;
+        struct onnx m;
+        struct onnx_decoder d;
+        struct err e = {0};
+        mix.flat = f->flat;
+        mix.scale_type = f->halves ? ONNX_FLOAT16 : ONNX_FLOAT;
+        kit_decoder(&k);
+        Ox__Node *n = kit_mixture(&k, &mix);
+        if (f->zeros) {
+            put_zeros(&k, f, "z1", 2 * KIT_EXPERT_FF, KIT_WIDTH);
+            put_zeros(&k, f, "z2", KIT_WIDTH, KIT_EXPERT_FF);
+            kit_names(&k, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,,,,z1,z2",
+                      &n->n_input, &n->input);
         }
+        unit_ok(recover(&k, &m, &d, &e), &e);
+        const struct onnx_layer *l = &d.layers[0];
+        assert_true(l->n_experts == KIT_EXPERTS && l->n_top == KIT_TOP);
+        for (size_t s = ONNX_S_EXPERT_GATE; s <= ONNX_S_EXPERT_DOWN; s++) {
+            check_rows(f, l, s);
+        }
+        onnx_fini(&m);
+        arena_fini(&k.a);
     }
-    onnx_fini(&m);
-    arena_fini(&k.a);
+}
+
+/* What the operator has and aned has not, by its name. */
+static void forms_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t bits, block;
+        const char *in, *says;
+        int code;
+    } t[] = {
+        {4, 0, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,,,,fc1,fc2",
+         "zero points of 4 bits for whole rows", ERR_UNSUPPORTED},
+        {8, 16, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,,,,fc1,fc2",
+         "zero points (input 11)", ERR_ONNX_GRAPH},
+        {8, 16, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,,,,h2",
+         "zero points (input 11)", ERR_ONNX_GRAPH},
+        {8, 16, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,fc1,fc1.s",
+         "input 8: a third matrix", ERR_ONNX_GRAPH},
+        {8, 16, "h2,shares,fc1,fc1.s,,fc2,fc2.s,,,,,,,,shares", "input 14",
+         ERR_ONNX_GRAPH},
+        {2, 16, NULL, "experts of 2 bits", ERR_UNSUPPORTED},
+        {8, 8, NULL, "in blocks of 8", ERR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < countof(t); i++) {
+        struct kit_mix mix = kit_mix(t[i].bits, t[i].block);
+        struct kit k;
+        struct onnx m;
+        struct onnx_decoder d;
+        struct err e = {0};
+        kit_decoder(&k);
+        Ox__Node *n = kit_mixture(&k, &mix);
+        if (t[i].in != NULL) {
+            kit_names(&k, t[i].in, &n->n_input, &n->input);
+        }
+        int rc = recover(&k, &m, &d, &e);
+        if (rc != t[i].code || strstr(e.msg, t[i].says) == NULL) {
+            fail_msg("case %zu (%s): %s, %s", i, t[i].says, err_name(rc), e.msg);
+        }
+        onnx_fini(&m);
+        arena_fini(&k.a);
+    }
 }
 
 /* Inputs of the node that makes `of` are changed, or an attribute is another
@@ -109,8 +209,9 @@ static void odd_experts_are_named(void **state)
         struct onnx m;
         struct onnx_decoder d;
         struct err e = {0};
+        const struct kit_mix mix = kit_mix(4, KIT_BLOCK);
         kit_decoder(&k);
-        kit_mixture(&k);
+        (void)kit_mixture(&k, &mix);
         Ox__Node *n = kit_find(&k, odd[i].of);
         if (odd[i].in != NULL) {
             kit_names(&k, odd[i].in, &n->n_input, &n->input);
@@ -130,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_by_hand),
+        cmocka_unit_test(forms_are_refused_by_name),
         cmocka_unit_test(odd_experts_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
