@@ -143,7 +143,7 @@ int conv_prep(struct step *s, struct err *e)
     u->block = ld > 0 ? FIELD_BYTES / ld : 0;
     u->block = u->block > u->out_n ? u->out_n : u->block;
     u->block = u->block > 0 ? u->block : 1;
-    s->scratch = (u->block + s->plan_threads) * ld;
+    s->scratch = (u->block + (size_t)GEMM_DECODED * s->plan_threads) * ld;
     return val_set(step_out(s, 0), VAL_F32, 2 + u->n, dims, e);
 }
 
@@ -202,6 +202,7 @@ static void conv_group(const struct step *s, const struct run *r, size_t batch,
             }
         }
         struct gemm g = {.rowbuf = cols + u->block * ld,
+                         .buf_rows = GEMM_DECODED,
                          .cols = n,
                          .x = cols,
                          .bias = b != NULL ? b->f + group * u->cout : NULL,

@@ -73,7 +73,8 @@ int experts_prep(struct step *s, struct err *e)
     u->reg = place(&at, regs * CHUNK * f->width);
     u->act = place(&at, CHUNK * u->lda);
     u->part = place(&at, CHUNK * f->out);
-    u->rowbuf = place(&at, s->plan_threads * num_max(u->ldx, u->lda));
+    u->rowbuf = place(
+        &at, s->plan_threads * GEMM_DECODED * num_max(u->ldx, u->lda));
     u->list = place(&at, u->rows);
     s->scratch = at * sizeof(float);
     return val_set(step_out(s, 0), VAL_F32, f->type->rank, dims, e);
@@ -155,6 +156,7 @@ static void product(const struct mixing *m, int arg, const float *bias,
                     float *y)
 {
     struct gemm g = {.rowbuf = m->at + m->u->rowbuf,
+                     .buf_rows = GEMM_DECODED,
                      .cols = m->n,
                      .x = x,
                      .bias = bias,

@@ -18,7 +18,8 @@ struct gemm {
     const float *scale;       /* WEIGHT_I8: one a row */
     const struct weight *src; /* WEIGHT_ROWS, with the first row */
     size_t src_row;
-    float *rowbuf; /* WEIGHT_ROWS: gemm_pad(k) floats a thread */
+    float *rowbuf; /* WEIGHT_ROWS: buf_rows * gemm_pad(k) floats a thread */
+    size_t buf_rows; /* rows that are decoded before they are used; 0: one */
 
     size_t rows, cols, k;
     const float *x;    /* column c at x + c * gemm_pad(k), zeros after k */
@@ -28,7 +29,8 @@ struct gemm {
     unsigned threads;
 };
 
-#define GEMM_COLS 4 /* of a tile */
+#define GEMM_COLS    4  /* of a tile */
+#define GEMM_DECODED 12 /* buf_rows that are best with many columns */
 
 static inline size_t gemm_element(enum weight_kind kind)
 {

@@ -234,22 +234,11 @@ INLINE void rows_run(const struct gemm *g, enum weight_kind kind,
     }
 }
 
-static void decoded_run(const struct gemm *g, size_t begin, size_t end,
-                        unsigned worker)
-{
-    float *buf = g->rowbuf + worker * gemm_pad(g->k);
-    for (size_t r = begin; r < end; r++) {
-        weight_row(g->src, g->src_row + r, buf);
-        rows_run(g, WEIGHT_F32, buf, r, r + 1);
-    }
-}
-
 /* Many columns go by in blocks that stay in the second cache while all rows
- * of the block of rows pass them. */
+ * of the block of rows pass them. w: row `begin`. */
 INLINE void blocked_run(const struct gemm *g, enum weight_kind kind,
-                        size_t begin, size_t end)
+                        const void *w, size_t begin, size_t end)
 {
-    const void *w = gemm_row_at(kind, g->w, begin * g->ldw);
     size_t ldx = gemm_pad(g->k);
     size_t step = X_BYTES / sizeof(float) / (ldx + 1);
     step = (step & ~(size_t)(TILE_C - 1)) + TILE_C;
@@ -262,18 +251,37 @@ INLINE void blocked_run(const struct gemm *g, enum weight_kind kind,
     }
 }
 
+static void decoded_run(const struct gemm *g, size_t begin, size_t end,
+                        unsigned worker)
+{
+    struct gemm part = *g;
+    size_t most = g->buf_rows > 0 ? g->buf_rows : 1;
+    part.ldw = gemm_pad(g->k);
+    float *buf = g->rowbuf + worker * most * part.ldw;
+    for (size_t r = begin; r < end; r += most) {
+        size_t n = end - r < most ? end - r : most;
+        for (size_t i = 0; i < n; i++) {
+            weight_row(g->src, g->src_row + r + i, buf + i * part.ldw);
+        }
+        blocked_run(&part, WEIGHT_F32, buf, r, r + n);
+    }
+}
+
 static void floats_gemm(const struct gemm *g, size_t begin, size_t end,
                         unsigned worker)
 {
+    bool there = g->w != NULL; /* else rows are decoded */
+    const void *w =
+        there ? gemm_row_at(g->kind, g->w, begin * g->ldw) : NULL;
     switch (g->kind) {
     case WEIGHT_I8:
-        blocked_run(g, WEIGHT_I8, begin, end);
+        blocked_run(g, WEIGHT_I8, w, begin, end);
         break;
     case WEIGHT_F16:
-        blocked_run(g, WEIGHT_F16, begin, end);
+        blocked_run(g, WEIGHT_F16, w, begin, end);
         break;
     case WEIGHT_F32:
-        blocked_run(g, WEIGHT_F32, begin, end);
+        blocked_run(g, WEIGHT_F32, w, begin, end);
         break;
     case WEIGHT_I4: /* gemm_weight */
     case WEIGHT_LUT4:
