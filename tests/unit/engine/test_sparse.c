@@ -54,15 +54,7 @@ static const struct form {
     {"ranged",        "host",  "fp16", "cpu",         "sparse",   false},
     {"ranged",        "state", "fp16", "interpreter", "sparse",   false},
     {"functions:1,8", "host",  "fp16", "interpreter", "sparse:5", false},
-    {"ranged",        "state", "fp16", "coreml",      "sparse:2", false},
-    {"functions",     "host",  "fp16", "coreml",      "sparse",   false},
 };
-
-/* Where the stand-in is, its too. */
-static size_t n_forms(void)
-{
-    return backend_find("coreml") != NULL ? countof(forms) : 7;
-}
 
 static void convert_form(const struct mk *of, const struct form *f,
                          const char *out)
@@ -215,7 +207,7 @@ static void check_batch(struct engine *g)
 static void check_forms(const struct mk *m)
 {
     static const uint32_t chunks[] = {2, 7, 64, 0};
-    for (size_t i = 0; i < n_forms(); i++) {
+    for (size_t i = 0; i < countof(forms); i++) {
         bool sparse = strcmp(forms[i].experts, "dense") != 0;
         convert_form(m, &forms[i], name_of(m, &forms[i]));
         struct engine *g = open_with(name_of(m, &forms[i]), &forms[i], 0);
