@@ -291,6 +291,7 @@ int hf_read_config(struct hf *h, struct err *e)
         return err_set(e, ERR_MODEL_CONFIG, WHERE "no object");
     }
     RETERR(find_family(h, e));
+    RETERR(h->family->renew != NULL ? h->family->renew(h, e) : 0);
     RETERR(h->family->check != NULL ? h->family->check(h, e) : 0);
     RETERR(check_class(h, e));
     RETERR(check_act(h, e));

@@ -29,7 +29,6 @@ CHECKED int hf_fill_gemma3(struct hf *h, struct err *e);
 CHECKED int hf_fill_gemma4(struct hf *h, struct err *e);
 
 extern const char *const hf_zaya_keys[];
-CHECKED int hf_check_zaya(struct hf *h, struct err *e);
 CHECKED int hf_fill_zaya(struct hf *h, struct err *e);
 CHECKED int hf_take_zaya(struct hf *h, const struct safetensors_tensor *t,
                          const struct hf_place *at, bool *ret, struct err *e);
@@ -37,8 +36,7 @@ CHECKED int hf_finish_zaya(struct hf *h, struct err *e);
 /* zaya_first.c. Is config.json that of the first release? Then it is replaced
  * by that of the library, and tensors are looked up by their first names. */
 #define HF_ZAYA_EXPERT "zaya_block.experts.local_experts."
-bool hf_zaya_is_first(const struct json *j);
-CHECKED int hf_zaya_renew(struct hf *h, struct err *e);
+CHECKED int hf_renew_zaya(struct hf *h, struct err *e);
 CHECKED int hf_rename_zaya(const struct hf *h, const char *name,
                            struct hf_place *at, struct err *e);
 

@@ -69,9 +69,10 @@ struct hf_family {
     const char *const (*other)[2]; /* a key, and what another form of config.json
                                       calls it; NULL ends */
     int (*fill)(struct hf *h, struct err *e);
-    /* Before the numbers are read; it may put another config in the place of
-     * h->root. Any of these may be NULL. */
-    int (*check)(struct hf *h, struct err *e);
+    /* A config of an older form becomes one of this: h->root is replaced. */
+    int (*renew)(struct hf *h, struct err *e);
+    /* Before the numbers are read. Any of these may be NULL. */
+    int (*check)(const struct hf *h, struct err *e);
     /* Where a tensor of an older form of the files stands in this one. */
     int (*rename)(const struct hf *h, const char *name, struct hf_place *at,
                   struct err *e);

@@ -18,11 +18,6 @@ const char *const hf_zaya_keys[] = {
     "cca_time0",   "cca_time1",           "router_hidden_size",
     "num_experts", "num_experts_per_tok", "moe_intermediate_size", NULL};
 
-int hf_check_zaya(struct hf *h, struct err *e)
-{
-    return hf_zaya_is_first(h->text) ? hf_zaya_renew(h, e) : 0;
-}
-
 int hf_fill_zaya(struct hf *h, struct err *e)
 {
     static const struct {

@@ -68,7 +68,7 @@ static bool among(const char *key, const char *const *list, size_t n)
     return false;
 }
 
-bool hf_zaya_is_first(const struct json *j)
+static bool is_first(const struct json *j)
 {
     for (size_t i = 0; i < countof(renamed); i++) {
         if (hf_get(j, renamed[i].from) != NULL) {
@@ -197,10 +197,13 @@ static int put_own(const struct json *from, struct json *to, struct err *e)
     return 0;
 }
 
-int hf_zaya_renew(struct hf *h, struct err *e)
+int hf_renew_zaya(struct hf *h, struct err *e)
 {
     static const char *const later[] = {"moe_intermediate_size",
                                         "rope_parameters"};
+    if (!is_first(h->text)) {
+        return 0;
+    }
     RETERR(check_fixed(h->text, e));
     for (size_t i = 0; i < countof(later); i++) {
         if (hf_get(h->text, later[i]) != NULL) {
