@@ -89,7 +89,7 @@ static int check_members(const struct hf *h, const struct must_be *rows,
     return 0;
 }
 
-int hf_check_bert(struct hf *h, struct err *e)
+int hf_check_bert(const struct hf *h, struct err *e)
 {
     static const struct must_be rows[] = {
         {"is_decoder",              NULL,       0},
@@ -99,7 +99,7 @@ int hf_check_bert(struct hf *h, struct err *e)
     return check_members(h, rows, countof(rows), e);
 }
 
-int hf_check_nomic(struct hf *h, struct err *e)
+int hf_check_nomic(const struct hf *h, struct err *e)
 {
     static const struct must_be rows[] = {
         {"activation_function",             "swiglu", 0},

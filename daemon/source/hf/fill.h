@@ -64,8 +64,8 @@ CHECKED int hf_stacks_put(struct hf *h, const struct hf_stacks *s,
 extern const char *const hf_bert_keys[], *const hf_bert_bodies[];
 extern const char *const hf_nomic_keys[], *const hf_nomic_bodies[];
 extern const char *const hf_nomic_other[][2];
-CHECKED int hf_check_bert(struct hf *h, struct err *e);
-CHECKED int hf_check_nomic(struct hf *h, struct err *e);
+CHECKED int hf_check_bert(const struct hf *h, struct err *e);
+CHECKED int hf_check_nomic(const struct hf *h, struct err *e);
 CHECKED int hf_fill_bert(struct hf *h, struct err *e);
 CHECKED int hf_fill_nomic(struct hf *h, struct err *e);
 CHECKED int hf_take_bert(struct hf *h, const struct safetensors_tensor *t,
