@@ -400,14 +400,14 @@ const struct calibrate_samples *calibration_samples(const struct calibration *c)
     return &c->samples;
 }
 
-/* The item that begins with row `first` of p; NULL: none. */
-static const struct item *item_at(const struct codes *f, const struct part *p,
-                                  uint64_t first)
+/* The item that has rows [first, first + rows) of p; NULL: none. */
+static const struct item *item_of(const struct codes *f, const struct part *p,
+                                  uint64_t first, uint64_t rows)
 {
     for (size_t i = 0; i < f->n; i++) {
         const struct item *it = &f->items[i];
         if (it->part.t == p->t && it->part.first == p->first &&
-            it->from == first) {
+            it->from <= first && first + rows <= it->from + it->rows) {
             return it;
         }
     }
@@ -420,13 +420,9 @@ bool calibration_codes(void *ctx, const struct part *p, uint64_t first,
     const struct calibration *c = ctx;
     for (uint32_t l = 0; l <= c->d->n_layers; l++) {
         const struct codes *f = &c->files[l];
-        const struct item *i = item_at(f, p, first);
+        const struct item *i = item_of(f, p, first, rows);
         if (i != NULL) {
-            must(i->rows == rows);
-            ret->codes = f->map.p + i->codes_at;
-            ret->params =
-                (const uint16_t *)(const void *)(f->map.p + i->params_at);
-            return true;
+            return codes_slice(f, i, first - i->from, rows, ret);
         }
     }
     return false;

@@ -65,7 +65,9 @@ void calibration_close(struct calibration *c); /* NULL is fine */
 const struct calibrate_samples *
 calibration_samples(const struct calibration *c);
 
-/* weights.codes, with a struct calibration as its context. */
+/* weights.codes, with a struct calibration as its context. Rows may be some of
+ * what was calibrated together, as an expert's are: false where its palettes are
+ * another's too. */
 bool calibration_codes(void *c, const struct part *p, uint64_t first,
                        uint64_t rows, struct weights_codes *ret);
 

@@ -217,6 +217,23 @@ int codes_encode(struct codes *c, const struct item *i, uint64_t first,
     return rc < 0 ? rc : file_map_fd(c->fd, &c->map, e);
 }
 
+bool codes_slice(const struct codes *c, const struct item *i, uint64_t first,
+                 uint64_t rows, struct weights_codes *ret)
+{
+    const bool common = i->spec.kind == QUANT_INT8_TENSOR;
+    must(first + rows <= i->rows);
+    if (first % i->spec.group != 0 || rows % i->spec.group != 0) {
+        return false;
+    }
+    size_t bits = (size_t)(first * i->part.cols * quant_bits(i->spec.kind));
+    must(bits % 8 == 0);
+    const void *params = c->map.p + i->params_at;
+    ret->codes = c->map.p + i->codes_at + bits / 8;
+    ret->params = params;
+    ret->params += first > 0 && !common ? quant_params(i->spec, first) : 0;
+    return true;
+}
+
 const struct item *codes_item(const struct codes *c,
                               const struct gguf_tensor *t, uint64_t row,
                               uint64_t *ret_row)

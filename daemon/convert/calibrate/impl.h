@@ -84,6 +84,11 @@ CHECKED int codes_encode(struct codes *c, const struct item *i, uint64_t first,
 /* From now on it is found, also after a crash. */
 CHECKED int codes_publish(struct codes *c, const char *dir, struct err *e);
 void codes_close(struct codes *c); /* zeroed with fd -1 is fine */
+/* Rows [first, first + rows) of the item as a package has them that holds just
+ * these; false: it does not, because palettes of the item cross their border. A
+ * scale of a whole tensor is that of the item. */
+bool codes_slice(const struct codes *c, const struct item *i, uint64_t first,
+                 uint64_t rows, struct weights_codes *ret);
 /* The item that row `row` of t belongs to, and which of its rows that is; NULL:
  * none. */
 const struct item *codes_item(const struct codes *c,

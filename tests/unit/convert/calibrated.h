@@ -118,7 +118,7 @@ static inline unsigned has_codes(struct calibration *c,
 }
 
 static inline double distance(const struct mk *of, const char *quant,
-                              const char *calibrate)
+                              const char *calibrate, const char *experts)
 {
     struct model m;
     struct convert_result r = {0};
@@ -129,6 +129,7 @@ static inline double distance(const struct mk *of, const char *quant,
     struct convert_options o = options(write_model(of, "m.gguf"), at("b"));
     o.quant = quant;
     o.calibrate = calibrate;
+    o.experts = experts;
     unit_ok(convert_run(&o, &r, &e), &e);
     unit_ok(quality_measure(at("b"), &m.d, &conf, &q, &e), &e);
     double kl = q.program.kl_mean;

@@ -297,8 +297,8 @@ static void nearer_than_the_nearest(void **state)
     m.gain = 1.5f;
     const char *const forms[] = {"lut4", "lut6", "int8"};
     for (size_t i = 0; i < countof(forms); i++) {
-        double off = distance(&m, forms[i], "off");
-        double on = distance(&m, forms[i], "on");
+        double off = distance(&m, forms[i], "off", "auto");
+        double on = distance(&m, forms[i], "on", "auto");
         printf("%s: mean KL %.6g nearest, %.6g calibrated\n", forms[i], off,
                on);
         assert_true(on < 0.8 * off);

@@ -1,7 +1,7 @@
 /* Calibration of experts: each one's codes are made with the tokens that chose
  * it, those of one that nobody chose by the rule that experts.c states; bytes
- * depend neither on threads nor on where a run was cut off; the package holds
- * just those codes, and they are better than the nearest ones. */
+ * depend neither on threads nor on where a run was cut off; a package of a single
+ * expert has the same codes; and they are better than the nearest ones. */
 #include "calibrated.h"
 #include "mkmixtures.h"
 
@@ -64,6 +64,59 @@ static void the_same_bytes(void **state)
             clear(at("five"));
         }
         clear(at("one"));
+        close_model(&m);
+    }
+}
+
+/* --- one expert's codes, for a package of its own --- */
+
+/* Experts whose codes are given, of one matrix of a layer; those are the rows
+ * that calibration has. */
+static unsigned given(struct calibration *c, const struct model *m,
+                      enum arch_slot slot, struct quant_spec spec)
+{
+    const struct part *p = arch_part(&m->d, 1, slot);
+    const uint64_t rows = p->rows / m->d.layers[1].n_experts;
+    unsigned n = 0;
+    spec = quant_fit(spec, rows);
+    for (uint32_t i = 0; i < m->d.layers[1].n_experts; i++) {
+        struct weights_codes codes = {0};
+        struct err e = {0};
+        if (!calibration_codes(c, p, i * rows, rows, &codes)) {
+            continue;
+        }
+        n++;
+        const struct quant_rows from = {codes.codes, codes.params, p->cols};
+        const struct part own = arch_expert(&m->d, 1, slot, i);
+        for (uint64_t row = 0; row < rows; row++) {
+            float a[D];
+            float b[D];
+            unit_ok(calibration_rows(c, own.t, own.first + row, 1, a, &e), &e);
+            quant_decode(spec, &from, row, b);
+            assert_memory_equal(a, b, p->cols * sizeof(*a));
+        }
+    }
+    return n;
+}
+
+static void a_slice_for_one_expert(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"lut4", "int4", "int8", "lut6:4"};
+    struct mk of = calm(&models[ZAYA]);
+    for (size_t f = 0; f < countof(forms); f++) {
+        struct model m;
+        struct calibration *c = NULL;
+        struct err e = {0};
+        open_model(&m, &of, forms[f], NULL);
+        const struct calibrate_conf conf = conf_of(&m, at("codes"));
+        unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
+        for (size_t s = 0; s < countof(slots); s++) {
+            assert_int_equal(given(c, &m, slots[s], m.forms.spec),
+                             ZAYA_EXPERTS);
+        }
+        calibration_close(c);
+        clear(at("codes"));
         close_model(&m);
     }
 }
@@ -168,6 +221,7 @@ static void shared_palettes_are_rounded(void **state)
     for (size_t s = 0; s < countof(slots); s++) {
         assert_int_equal(has_codes(c, arch_part(&m.d, 1, slots[s])), 1);
     }
+    assert_int_equal(given(c, &m, SLOT_EXPERT_GATE, m.forms.spec), 0);
     calibration_close(c);
     clear(at("codes"));
     close_model(&m);
@@ -214,10 +268,14 @@ static void nearer_than_the_nearest(void **state)
     for (size_t f = 0; f < countof(mixtures); f++) {
         struct mk m = calm(mixtures[f]);
         m.context = 128;
-        double off = distance(&m, "lut4", "off");
-        double on = distance(&m, "lut4", "on");
-        printf("%s: mean KL %.6g nearest, %.6g calibrated\n", m.arch, off, on);
+        double off = distance(&m, "lut4", "off", "dense");
+        double on = distance(&m, "lut4", "on", "dense");
+        double apart = distance(&m, "lut4", "on", "sparse");
+        printf("%s: mean KL %.6g nearest, %.6g calibrated, %.6g in packages of "
+               "experts\n",
+               m.arch, off, on, apart);
         assert_true(on < 0.9 * off);
+        assert_true(apart < 0.95 * off);
     }
 }
 
@@ -226,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_expert),
         cmocka_unit_test(the_same_bytes),
+        cmocka_unit_test(a_slice_for_one_expert),
         cmocka_unit_test(an_expert_that_nobody_chose),
         cmocka_unit_test(shared_palettes_are_rounded),
         cmocka_unit_test(memory_is_bounded),
