@@ -173,7 +173,7 @@ def refused(aned, source, tmp_path, *args):
     return p.stderr
 
 
-@pytest.mark.parametrize("args, word", [(("--context", "128"), "context"), (("--kv", "host"), "kv"), (("--output", "argmax"), "argmax"),
+@pytest.mark.parametrize("args, word", [(("--kv", "host"), "kv"), (("--output", "argmax"), "argmax"),
                                         (("--calibrate", "on"), "calibrate"), (("--target-kl", "0.1"), "target")])
 def test_options_refused(aned, case, tmp_path, args, word):
     said = refused(aned, case.source, tmp_path, *args)
