@@ -36,11 +36,9 @@ COSINE, MEAN_KL = 0.9999, 1e-3
 # without a weight, three layers read another's, and the scores have no 1/sqrt(d_head). test_cost_of_states measures it.
 # With states, its logits may be off by so much more than that rounding alone gives:
 ROUNDED_STATES = {"gemma4-e": 1.25}
-# Some positions of its quantised forms are worse conditioned still: errors of half an fp16 unit in keys, values and stream
-# alone turn the logits by more than COSINE leaves (1e-4). There, twice the worst of DRAWS such errors is the bound.
+# Some positions of quantised forms are worse conditioned still (gemma4-e; two of gemma4 at lut6): errors of half an fp16 unit in
+# keys, values and stream alone turn the logits by more than COSINE leaves (1e-4). There, twice the worst of DRAWS such errors is the bound.
 DRAWS, HALF_UNIT, SENSITIVE_AT_MOST = 16, 2.0**-12, 4
-# Since experts are calibrated, two or three positions of these are off at lut6 and int4. Why has still to be looked into.
-OPEN = ("gemma4", "zaya")
 
 # Below the noise of fp16 (0.1 % of the largest logit, so LARGEST cannot see it): only decoder.py's bound finds it.
 # In the product the form of gelu is an operation's attribute, held by test_ops.py.
@@ -656,7 +654,8 @@ def test_quantised(aned, case, quantised, tmp_path, family, record_property):
         decoder = Decoder(spec, weights)
         want = decoder.logits(c.path)
         # the CPU backend rounds palettes to 13 bits, which its own tests hold; here the converter is judged
-        how = ["--backend", "interpreter"] if quant.startswith("lut") else []
+        # and where a choice of experts is close it may take another, to which all later positions attend (zaya at int4, position 23)
+        how = ["--backend", "interpreter"] if quant.startswith("lut") or decoder.routes else []
         got = np.array(logits(aned, path, c.path, tmp_path, *how))
         least = cosine(want, got).min()
         cost = kl(c.right, got).mean()
@@ -665,10 +664,7 @@ def test_quantised(aned, case, quantised, tmp_path, family, record_property):
         record_property(f"kl_{quant}", float(cost))
         assert not np.allclose(want, c.right, atol=PASS), "these are the source's weights"
         far = np.flatnonzero((cosine(want, got) < COSINE) & clear_routes(decoder, len(c.path)))
-        if family in OPEN and len(far) <= SENSITIVE_AT_MOST:
-            print(f"{family} {quant}: positions {far.tolist()} are off")
-            continue
-        if family in ROUNDED_STATES and len(far):
+        if len(far):
             limit = 2 * sensitivity(spec, weights, c.path, want)
             print(f"{family} {quant}: positions {far.tolist()}, limits {1 - limit[far]}")
             assert len(far) <= SENSITIVE_AT_MOST
