@@ -33,10 +33,10 @@ def routes(text):
 
 
 def results():
-    """{name: dialect} of the clients that were run, as the table says."""
+    """{name: its dialects} of the clients that were run, as the tables say."""
     lines = (TOP / "tests" / "clients" / "RESULTS.md").read_text().splitlines()
     rows = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    return {r[0]: r[2] for r in rows}
+    return {name: {r[2] for r in rows if r[0] == name} for name in {r[0] for r in rows}}
 
 
 def run(*args, text):
@@ -149,7 +149,7 @@ def test_tried(page):
         asked = {p for _, p in routes(line_of(page, "Asks for"))}
         for name in rows[1].split("; "):
             assert name in table, f"{page.name}: tests/clients/RESULTS.md has no row {name!r}"
-            assert table[name] in asked, f"{page.name}: {name} asks for {table[name]}"
+            assert table[name] <= asked, f"{page.name}: {name} asks for {sorted(table[name] - asked)}"
     elif suite:
         assert list((TOP / "tests" / suite[1]).glob("test_*.py")), f"{page.name}: there is no tests/{suite[1]}"
     else:
