@@ -177,13 +177,19 @@ static inline v8 v8_zero(void)
 static inline v8 v8_load(const float *p)
 {
     v8 r;
-    memcpy(r.l, p, sizeof(r.l));
+    V8_EACH(i) /* memcpy would be a call under ASan */
+    {
+        r.l[i] = p[i];
+    }
     return r;
 }
 
 static inline void v8_store(float *p, v8 a)
 {
-    memcpy(p, a.l, sizeof(a.l));
+    V8_EACH(i)
+    {
+        p[i] = a.l[i];
+    }
 }
 
 #define V8_BINARY(name, expr)              \
@@ -204,7 +210,9 @@ V8_BINARY(max, a.l[i] > b.l[i] ? a.l[i] : b.l[i])
 V8_BINARY(min, a.l[i] < b.l[i] ? a.l[i] : b.l[i])
 V8_BINARY(copysign, copysignf(a.l[i], b.l[i]))
 
-static inline v8 v8_fma(v8 a, v8 b, v8 c)
+/* Without the instruction it is a long piece of code, which kernels would have
+ * some thousand times. */
+__attribute__((noinline, unused)) static v8 v8_fma(v8 a, v8 b, v8 c)
 {
     V8_EACH(i)
     {
@@ -231,7 +239,7 @@ static inline v8 v8_abs(v8 a)
     return a;
 }
 
-static inline v8 v8_from_f16(const uint16_t *p)
+__attribute__((noinline, unused)) static v8 v8_from_f16(const uint16_t *p)
 {
     v8 r;
     V8_EACH(i)
