@@ -61,3 +61,5 @@ static inline const char *unit_tests(void)
 #ifndef UNIT_SANITIZED
 #define UNIT_SANITIZED UNIT_TSAN
 #endif
+/* Of like cases one in n runs there; all of them where there is no sanitizer. */
+#define UNIT_PASSED_OVER(i, n) (UNIT_SANITIZED && (i) % (n) != 0)

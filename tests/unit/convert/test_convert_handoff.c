@@ -18,6 +18,9 @@ static void the_same_bits(void **state)
     for (size_t f = 0; f < countof(forms); f++) {
         make(forms[f].shape, forms[f].kv, NULL);
         for (size_t c = 0; c < countof(some_cuts); c++) {
+            if (UNIT_PASSED_OVER(f + c, 4)) {
+                continue;
+            }
             char form[64];
             (void)snprintf(form, sizeof(form), "%s %s, cuts %x", forms[f].shape,
                            forms[f].kv, some_cuts[c]);
@@ -39,6 +42,9 @@ static void routers_too(void **state)
     for (size_t f = 0; f < countof(forms); f++) {
         make(forms[f].shape, forms[f].kv, NULL);
         for (size_t c = 0; c < countof(cuts); c++) {
+            if (UNIT_PASSED_OVER(f + c, 3)) {
+                continue;
+            }
             cut("whole", "cut", cuts[c]);
             for (size_t b = 0; b < n_backends(); b++) {
                 same_bits(forms[f].shape, backends[b], 0);

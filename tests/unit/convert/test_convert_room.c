@@ -166,6 +166,9 @@ static void the_forecast_is_what_comes(void **state)
     struct err e = {0};
     free_bytes(UINT32_MAX);
     for (size_t i = 0; i < 2 * countof(quants); i++) {
+        if (UNIT_PASSED_OVER(i, 3)) {
+            continue;
+        }
         struct convert_options o = options(out);
         struct convert_forecast *f = calloc(1, sizeof(*f));
         struct bundle *b = NULL;

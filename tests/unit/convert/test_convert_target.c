@@ -374,7 +374,7 @@ static void bytes_are_kept_to_the_byte(void **state)
         unit_ok(convert_forecast(&o, &f, &e), &e);
         assert_true(f.smallest);
         plan_input_fini(&f.in);
-        for (uint64_t i = 0; i < 4; i++) {
+        for (uint64_t i = 0; i < 4; i += UNIT_SANITIZED ? 3 : 1) {
             o.target_bytes = f.weight_bytes + i * f.weight_bytes / 5;
             convert_to(&o, &b);
             uint64_t n = weight_bytes(b);

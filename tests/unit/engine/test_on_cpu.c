@@ -120,9 +120,13 @@ static void test_in_a_text(void **state)
 {
     (void)state;
     for (size_t f = 0; f < countof(forms); f++) {
+        if (UNIT_PASSED_OVER(f, 2)) {
+            continue;
+        }
         float *want = NULL;
         float *got = NULL;
-        for (int k = 0; k < 6; k++) { /* 0: at once, layers; 1: heads */
+        for (int k = 0; k < (UNIT_SANITIZED ? 4 : 6); k++) {
+            /* 0: at once, layers; 1: heads */
             device.heads = k % 2 == 1;
             bool wide = strcmp(forms[f].shape, "functions") == 0;
             device.after = k < 2 || device.heads ? 0 : wide ? 1 : 5 * k;

