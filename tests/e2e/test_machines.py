@@ -46,7 +46,7 @@ def test_the_same_logits(aned, demo, tmp_path, cpu):
 
 def test_the_same_conversion(aned, demo_gguf, tmp_path):
     """The context is small because the gates measure as many positions, which takes minutes under emulation."""
-    args = ("convert", demo_gguf, "--name", "demo", "--context", "64", "--out")
+    args = ("convert", demo_gguf, "--name", "demo", "--context", "32", "--out")
     run(aned, *args, tmp_path / "here")
     run(QEMU, "-cpu", OLD, aned, *args, tmp_path / "there")
     assert files(tmp_path / "there") == files(tmp_path / "here")
