@@ -54,7 +54,18 @@ static const struct form {
     {"ranged",        "host",  "fp16", "cpu",         "sparse",   false},
     {"ranged",        "state", "fp16", "interpreter", "sparse",   false},
     {"functions:1,8", "host",  "fp16", "interpreter", "sparse:5", false},
+    /* where there is Core ML, or what imitates it */
+    {"ranged",        "state", "fp16", "coreml",      "sparse",   false},
+    {"functions:1,8", "host",  "int8", "coreml",      "sparse:3", false},
 };
+
+/* With Core ML its own forms, and the first one, which others are compared with. */
+static bool is_run(size_t i)
+{
+    bool there = backend_find("coreml") != NULL;
+    bool needed = strcmp(forms[i].backend, "coreml") == 0;
+    return i == 0 || needed == there;
+}
 
 static void convert_form(const struct mk *of, const struct form *f,
                          const char *out)
@@ -208,7 +219,7 @@ static void check_forms(const struct mk *m)
 {
     static const uint32_t chunks[] = {2, 7, 64, 0};
     for (size_t i = 0; i < countof(forms); i++) {
-        if (UNIT_PASSED_OVER(i, 3)) {
+        if (!is_run(i) || (i < 7 && UNIT_PASSED_OVER(i, 3))) {
             continue;
         }
         bool sparse = strcmp(forms[i].experts, "dense") != 0;
@@ -516,6 +527,10 @@ static void test_options(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest on_device[] = {
+        cmocka_unit_test(test_branch),
+        cmocka_unit_test(test_network),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_branch),
         cmocka_unit_test(test_network),
@@ -526,5 +541,7 @@ int main(void)
         cmocka_unit_test(test_wrong_order),
         cmocka_unit_test(test_options),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return backend_find("coreml") != NULL
+               ? cmocka_run_group_tests(on_device, setup, teardown)
+               : cmocka_run_group_tests(tests, setup, teardown);
 }
