@@ -62,4 +62,7 @@ static inline const char *unit_tests(void)
 #define UNIT_SANITIZED UNIT_TSAN
 #endif
 /* Of like cases one in n runs there; all of them where there is no sanitizer. */
-#define UNIT_PASSED_OVER(i, n) (UNIT_SANITIZED && (i) % (n) != 0)
+static inline bool unit_passed_over(size_t i, size_t n)
+{
+    return UNIT_SANITIZED && i % n != 0;
+}

@@ -152,7 +152,7 @@ static void every_family_and_form(void **state)
     const struct mk *models[] = {&mk_llama, &mk_qwen2, &mk_gemma3};
     for (size_t i = 0; i < countof(models); i++) {
         for (size_t k = 0; k < countof(t); k++) {
-            if (UNIT_PASSED_OVER(i + k, 2)) {
+            if (unit_passed_over(i + k, 2)) {
                 continue;
             }
             struct mk m = *models[i];
@@ -537,7 +537,7 @@ static void stories(void **state)
     }
     static const char *const types[] = {"F32", "F16", "BF16", "Q4_K_M"};
     for (size_t i = 0; i < countof(types); i++) {
-        if (UNIT_PASSED_OVER(i, 3)) {
+        if (unit_passed_over(i, 3)) {
             continue;
         }
         (void)snprintf(source, sizeof(source),

@@ -85,7 +85,7 @@ static void resumes_after_each_layer(void **state)
     struct calibrate_conf conf = conf_of(&m, at("whole"));
     calibrate(&m, &conf);
     for (uint32_t n = 0; n <= m.d.n_layers + 1; n++) {
-        if (UNIT_PASSED_OVER(n, 3)) {
+        if (unit_passed_over(n, 3)) {
             continue;
         }
         struct err e = {0};
@@ -244,7 +244,7 @@ static void package_holds_the_codes(void **state)
     const struct mk *of[] = {&models[GEMMA4], &models[PHI3], &models[GRANITE],
                              &mk_llama};
     for (size_t i = 0; i < countof(of); i++) {
-        if (UNIT_PASSED_OVER(i, 2)) {
+        if (unit_passed_over(i, 2)) {
             continue;
         }
         struct model m;
@@ -300,7 +300,7 @@ static void nearer_than_the_nearest(void **state)
     m.gain = 1.5f;
     const char *const forms[] = {"lut4", "lut6", "int8"};
     for (size_t i = 0; i < countof(forms); i++) {
-        if (UNIT_PASSED_OVER(i, 3)) {
+        if (unit_passed_over(i, 3)) {
             continue;
         }
         double off = distance(&m, forms[i], "off", "auto");

@@ -43,7 +43,7 @@ static void the_same_bytes(void **state)
 {
     (void)state;
     for (size_t f = 0; f < countof(mixtures); f++) {
-        if (UNIT_PASSED_OVER(f, 2)) {
+        if (unit_passed_over(f, 2)) {
             continue;
         }
         struct model m;
@@ -52,7 +52,7 @@ static void the_same_bytes(void **state)
         struct calibrate_conf conf = conf_of(&m, at("one"));
         calibrate(&m, &conf);
         for (uint32_t n = 0; n <= m.d.n_layers + 1; n++) {
-            if (UNIT_PASSED_OVER(n, 3)) {
+            if (unit_passed_over(n, 3)) {
                 continue;
             }
             struct err e = {0};

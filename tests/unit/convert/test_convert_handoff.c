@@ -18,7 +18,7 @@ static void the_same_bits(void **state)
     for (size_t f = 0; f < countof(forms); f++) {
         make(forms[f].shape, forms[f].kv, NULL);
         for (size_t c = 0; c < countof(some_cuts); c++) {
-            if (UNIT_PASSED_OVER(f + c, 4)) {
+            if (unit_passed_over(f + c, 4)) {
                 continue;
             }
             char form[64];
@@ -42,7 +42,7 @@ static void routers_too(void **state)
     for (size_t f = 0; f < countof(forms); f++) {
         make(forms[f].shape, forms[f].kv, NULL);
         for (size_t c = 0; c < countof(cuts); c++) {
-            if (UNIT_PASSED_OVER(f + c, 3)) {
+            if (unit_passed_over(f + c, 3)) {
                 continue;
             }
             cut("whole", "cut", cuts[c]);

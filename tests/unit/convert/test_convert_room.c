@@ -166,7 +166,7 @@ static void the_forecast_is_what_comes(void **state)
     struct err e = {0};
     free_bytes(UINT32_MAX);
     for (size_t i = 0; i < 2 * countof(quants); i++) {
-        if (UNIT_PASSED_OVER(i, 3)) {
+        if (unit_passed_over(i, 3)) {
             continue;
         }
         struct convert_options o = options(out);

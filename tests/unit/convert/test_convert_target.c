@@ -363,7 +363,7 @@ static void bytes_are_kept_to_the_byte(void **state)
     (void)state;
     const struct mk *some[] = {&mk_llama, &mk_gemma3};
     for (size_t k = 0; k < countof(some); k++) {
-        if (UNIT_PASSED_OVER(k, 2)) {
+        if (unit_passed_over(k, 2)) {
             continue;
         }
         const char *source = write_model(some[k], "m.gguf");

@@ -230,7 +230,7 @@ static void the_same_bits(bool bert, const char *quant, const char *shape)
     };
     static const uint32_t rows[] = {0, 64, 200};
     for (size_t c = 0; c < countof(confs); c++) {
-        if (UNIT_PASSED_OVER(c, 2)) {
+        if (unit_passed_over(c, 2)) {
             continue;
         }
         struct encoder *g = open_model(bert, quant, shape, &confs[c]);

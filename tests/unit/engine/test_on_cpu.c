@@ -120,7 +120,7 @@ static void test_in_a_text(void **state)
 {
     (void)state;
     for (size_t f = 0; f < countof(forms); f++) {
-        if (UNIT_PASSED_OVER(f, 2)) {
+        if (unit_passed_over(f, 2)) {
             continue;
         }
         float *want = NULL;

@@ -219,7 +219,7 @@ static void check_forms(const struct mk *m)
 {
     static const uint32_t chunks[] = {2, 7, 64, 0};
     for (size_t i = 0; i < countof(forms); i++) {
-        if (!is_run(i) || (i < 7 && UNIT_PASSED_OVER(i, 3))) {
+        if (!is_run(i) || (i < 7 && unit_passed_over(i, 3))) {
             continue;
         }
         bool sparse = strcmp(forms[i].experts, "dense") != 0;
