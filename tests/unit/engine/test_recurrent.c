@@ -308,7 +308,7 @@ static void check_forms(enum family family)
         if (forms[i].cut && family != LFM2) {
             continue; /* every program of zaya has attention */
         }
-        if (unit_passed_over(i, 2)) {
+        if (unit_passed_over(i, 3)) {
             continue;
         }
         struct engine *g = open_form(family, &forms[i]);
