@@ -72,18 +72,21 @@ void fmt_seconds(double s, char out[16])
 double eta_update(struct eta *t, double fraction, double now_s)
 {
     if (fraction < t->fraction || now_s < t->at) { /* another attempt */
-        *t = (struct eta){.fraction = fraction, .at = now_s};
+        *t = (struct eta){.fraction = fraction, .at = now_s, .began = now_s};
         return -1;
     }
     if (t->fraction <= 0) { /* a queue is no speed, nor is what is kept */
-        *t = (struct eta){.fraction = fraction, .at = now_s};
+        *t = (struct eta){.fraction = fraction, .at = now_s, .began = now_s};
         return -1;
     }
     double dt = now_s - t->at;
     if (dt >= 0.2 && fraction > t->fraction) {
         double rate = (fraction - t->fraction) / dt;
-        /* A sample counts by how long it took: 10 s forget most of the past. */
-        double keep = t->rate > 0 ? 10 / (10 + dt) : 0;
+        /* A sample counts by how long it took. Most of what is longer ago is
+         * forgotten: a sixth of the time so far is more than a layer takes. */
+        double past = (now_s - t->began) / 6;
+        past = past > 10 ? past : 10;
+        double keep = t->rate > 0 ? past / (past + dt) : 0;
         t->rate = keep * t->rate + (1 - keep) * rate;
         t->fraction = fraction;
         t->at = now_s;

@@ -35,6 +35,7 @@ void fmt_seconds(double s, char out[16]);
 struct eta {
     double fraction, at; /* of the last sample taken */
     double rate;         /* fraction a second; 0: not known */
+    double began;
 };
 /* Seconds left, < 0 when not known. A fraction that decreases starts anew. */
 double eta_update(struct eta *t, double fraction, double now_s);

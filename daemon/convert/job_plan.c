@@ -12,6 +12,7 @@
 #include "convert/gates.h"
 #include "convert/job.h"
 #include "convert/quality/quality.h"
+#include "convert/quant/choice.h"
 
 /* --- programs --- */
 
@@ -173,17 +174,6 @@ int convert_check_room(const struct job *j, struct err *e)
 #define NS_REREAD 0.0
 #endif
 
-static double encode_ns(enum quant q)
-{
-    static const double ns[] = {[QUANT_INT8] = 0.2,
-                                [QUANT_FP16] = 0.05,
-                                [QUANT_INT8_TENSOR] = 0.6,
-                                [QUANT_INT4] = 1.0,
-                                [QUANT_LUT4] = 190.0,
-                                [QUANT_LUT6] = 100.0};
-    return (size_t)q < countof(ns) ? ns[q] : 1.0;
-}
-
 struct amounts {
     double layers, head;            /* elements */
     double layer_bytes, head_bytes; /* written */
@@ -213,6 +203,12 @@ static double left_of(double cost, uint64_t kept, double all)
     return left < cost ? left : cost;
 }
 
+/* An element; nothing where calibration has made the codes. */
+static double encode_ns(const struct job *j, enum quant k)
+{
+    return j->calibrates ? 0 : NS_DEQUANT + quant_encode_ns(k);
+}
+
 void convert_costs(struct job *j)
 {
     struct amounts a = amounts(j);
@@ -220,9 +216,10 @@ void convert_costs(struct job *j)
     bool own = j->o->calibration == NULL;
     double calibrate =
         j->calibrates ? calibrate_cost(&j->d, &j->forms, own) / n : 0;
-    double encode = j->calibrates /* codes are there then */
-                        ? 0
-                        : (NS_DEQUANT + encode_ns(j->forms.spec.kind)) / n;
+    const char *top = arch_head(&j->d)->t->name;
+    double encode = encode_ns(j, j->forms.spec.kind) / n;
+    double encode_head =
+        encode_ns(j, quant_choice_for(&j->forms, top).kind) / n;
     double packages = (double)j->plan.n_shards + (double)j->plan.n_heads +
                       (double)plan_groups(&j->in);
     double bundle = (double)convert_bundle_bytes(j);
@@ -236,8 +233,8 @@ void convert_costs(struct job *j)
         (a.layers + a.head) * (NS_DEQUANT + NS_MAC * QUALITY_TOKENS) * 7;
     /* palettes, about half of the layers for each matrix, whole runs */
     double runs = (double)j->target.n_matrices * TARGET_FEW * TARGET_COLUMNS;
-    double palettes =
-        a.layers * (encode_ns(QUANT_LUT4) + encode_ns(QUANT_LUT6)) / n;
+    double both = quant_encode_ns(QUANT_LUT4) + quant_encode_ns(QUANT_LUT6);
+    double palettes = a.layers * both / n;
     double single = (a.layers / 2 + a.head) * NS_MAC * runs / n;
     double text = (a.layers + a.head) *
                   (NS_DEQUANT + NS_MAC * TARGET_SEQUENCES) * TARGET_COLUMNS / n;
@@ -248,7 +245,7 @@ void convert_costs(struct job *j)
     double asked = convert_has_target(j) ? 1 : 0;
     double embed = a.head * (NS_DEQUANT / n + 2 * put); /* as fp16 */
     double layers = a.layers * encode + a.layer_bytes * put;
-    double head = a.head * encode + a.head_bytes * put;
+    double head = a.head * encode_head + a.head_bytes * put;
     const struct job_kept *k = &j->kept;
     double embed_left = left_of(embed, k->tables, a.head * 2);
     double layers_left = left_of(layers, k->layers, a.layer_bytes);

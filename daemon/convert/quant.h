@@ -63,6 +63,9 @@ uint64_t quant_bytes(struct quant_spec s, uint64_t rows, uint64_t cols);
  * Errors: UNSUPPORTED, with what would do. */
 CHECKED int quant_check(struct quant_spec s, uint64_t cols, struct err *e);
 
+/* Nanoseconds that encoding a weight takes one core, to forecast with. */
+double quant_encode_ns(enum quant k);
+
 /* --- encoding --- */
 
 struct feedback; /* quant/feedback.h */

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """How even the progress of a conversion is, and so how honest an ETA made of it.
 
-    eta.py ANED MODEL.gguf [OPTIONS of aned convert]
+    eta.py [--rows FILE] ANED MODEL.gguf [OPTIONS of aned convert]
+
+Random weights fail the gate at four bits: --accept quality.
 
 Runs the conversion on a terminal of its own and reads its progress line. Prints what each stage took and what was told, the most
 memory in it (RssAnon + RssShmem, looked at with each line: what is no file's, so without the mapped source), and the
 worst error of two ETAs after the first tenth, in percent of the whole time: what is behind by the fraction, and what anectl makes of
-it (client/term.c: the recent speed). Figures mean something on a machine that does nothing else.
+it (client/term.c: the recent speed). --rows writes each line's time, stage and fraction to a file. Figures mean something
+on a machine that does nothing else.
 """
 import os
 import pathlib
@@ -54,15 +57,17 @@ def by_fraction(rows):
 
 
 def by_recent_speed(rows):
-    """As eta_update does: a sample counts by how long it took, 10 s forget most of the past, and the first fraction above 0 is the beginning."""
-    found, at, seen, rate = [], 0.0, 0.0, 0.0
+    """As eta_update does: a sample counts by how long it took, most of what is longer ago than a sixth of the time so far (and 10 s)
+    is forgotten, and the first fraction above 0 is the beginning."""
+    found, began, at, seen, rate = [], 0.0, 0.0, 0.0, 0.0
     for t, _, f, _ in rows:
         if seen <= 0:
-            at, seen = t, f
+            began, at, seen = t, t, f
             continue
         dt = t - at
         if dt >= 0.2 and f > seen:
-            keep = 10 / (10 + dt) if rate > 0 else 0
+            past = max(10, (t - began) / 6)
+            keep = past / (past + dt) if rate > 0 else 0
             rate = keep * rate + (1 - keep) * (f - seen) / dt
             at, seen = t, f
         if rate > 0 and f >= 0.02 and t >= 1:
@@ -71,11 +76,13 @@ def by_recent_speed(rows):
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    aned, model, *more = sys.argv[1:]
+    args = sys.argv[1:]
+    kept = args[1] if args[:1] == ["--rows"] and len(args) > 1 else None
+    aned, model, *more = args[2 if kept else 0:] if len(args) > (3 if kept else 1) else sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="aned-eta-", dir=pathlib.Path(model).parent) as room:
         rows, whole = watch([aned, "convert", model, "--out", f"{room}/bundle", *more])
+    if kept:
+        pathlib.Path(kept).write_text("".join(f"{t:.2f} {stage} {f:.2f}\n" for t, stage, f, _ in rows))
     begins = {}
     most = {}
     for t, stage, f, now in rows:

@@ -1,20 +1,22 @@
 /* groups.c - the matrices of a layer by what they read, and what calibrating
  * them takes.
  *
- * Costs are nanoseconds of one core of a Zen 4 server. Of a group with K
- * columns and N tokens: N * K^2 for the shift and half of that for the Hessian,
- * or less where the shift is of rows; K^3 for the factor; rows * K^2 for codes
- * and targets; for each weight N products on both sides and its palette.
+ * Costs are to each other and to those of job_plan.c as on two cores of Zen 3
+ * with the 0.5B shape (tests/bench/eta.py). Of a group with K columns and N
+ * tokens: N * K^2 for the shift and half of that for the Hessian, or less where
+ * the shift is of rows; K^3 for the factor; rows * K^2 for codes and targets;
+ * for each weight N products on both sides and its palette.
  */
 #include "base/num.h"
 #include "convert/calibrate/impl.h"
 #include "convert/quant/strips.h"
 
 #define NS_SUM    0.022 /* fp32 product of an input and another, or of a row */
-#define NS_FACTOR 0.006 /* of K^3 */
+#define NS_FACTOR 0.012 /* of K^3 */
 #define NS_CODE   0.10  /* of rows * K^2 */
-#define NS_MAC    0.022 /* fp32 product of a weight and a token */
-#define NS_WEIGHT 0.6   /* to make it from the source's bytes */
+#define NS_MAC    0.016 /* fp32 product of a weight and a token */
+#define NS_ROW    8.0   /* a row's number of a token: stored, and what follows */
+#define NS_WEIGHT 0.3   /* to make it from the source's bytes */
 #define NS_DRAW   8.0   /* one token of the vocabulary, for one draw */
 #define NS_LAYER  1.2e4 /* norms, rotation, attention: a layer, one token */
 
@@ -86,11 +88,6 @@ const struct part *group_one(const struct decoder *d,
 
 /* --- time --- */
 
-static double palette_ns(enum quant k)
-{
-    return k == QUANT_LUT4 ? 190 : k == QUANT_LUT6 ? 100 : 1;
-}
-
 static double tokens_of(void)
 {
     return (double)CALIBRATE_SEQUENCES * CALIBRATE_TOKENS;
@@ -103,7 +100,7 @@ static double feedback_ns(double cols, double rows, bool one, enum quant k)
     double sums = square / 2 + (one ? 2 * rows * cols : square);
     return sums * tokens_of() * NS_SUM +
            square * (cols * NS_FACTOR + rows * NS_CODE) +
-           rows * cols * palette_ns(k);
+           rows * cols * quant_encode_ns(k);
 }
 
 static double rows_of(const struct decoder *d, uint32_t l,
@@ -137,7 +134,9 @@ double cost_group(const struct decoder *d, const struct quant_choice *forms,
     }
     double rows = rows_of(d, l, g);
     double cols = (double)any_cols(d, l, g);
-    double run = rows * cols * (NS_WEIGHT + 2 * NS_MAC) * tokens_of();
+    /* by both streams, the source's and what is coded already */
+    double run = 2 * rows *
+                 (cols * NS_WEIGHT + tokens_of() * (cols * NS_MAC + NS_ROW));
     if (group_cols(d, forms, l, g) == 0) {
         return run;
     }
@@ -158,7 +157,7 @@ double cost_experts(const struct decoder *d, const struct quant_choice *forms,
     double wide = (double)d->d_model;
     double narrow = (double)y->d_expert;
     double tokens = tokens_of() * y->n_top / y->n_experts; /* of each */
-    double palette = palette_ns(quant_choice_for(forms, p->t->name).kind);
+    double palette = quant_encode_ns(quant_choice_for(forms, p->t->name).kind);
     double sums = 1.5 * tokens * (wide * wide + narrow * narrow);
     double factors = wide * wide * wide + narrow * narrow * narrow;
     double codes = 2 * narrow * wide * wide + wide * narrow * narrow;

@@ -3,6 +3,7 @@
 #include "convert/quality/impl.h"
 
 struct bits {
+    struct ladder *r;
     uint64_t *of; /* a row */
     size_t vocab;
     uint32_t first, differ; /* row of the text; rows with other bits */
@@ -13,7 +14,6 @@ static int on_bits(void *ctx, uint32_t first, uint32_t n, float *logits,
                    struct err *e)
 {
     struct bits *b = ctx;
-    (void)e;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t h =
             hash_bulk(logits + (size_t)i * b->vocab, b->vocab * sizeof(float));
@@ -21,7 +21,7 @@ static int on_bits(void *ctx, uint32_t first, uint32_t n, float *logits,
         b->differ += b->compare && *at != h ? 1 : 0;
         *at = h;
     }
-    return 0;
+    return ladder_rows(b->r, n, e);
 }
 
 /* The text in chunks of several sizes, and its end row by row. */
@@ -29,6 +29,7 @@ static int run_chunks(struct ladder *r, struct engine_seq *s, struct bits *b,
                       struct err *e)
 {
     static const uint32_t sizes[] = {0, 64, 7};
+    r->row = (double)r->all / ((double)r->n * countof(sizes) + STEPS);
     for (size_t i = 0; i < countof(sizes); i++) {
         b->compare = i > 0;
         b->first = 0;
@@ -64,7 +65,7 @@ int rung_exactness(struct ladder *r, struct err *e)
                                      .threads = r->conf->threads};
     struct engine *g = NULL;
     struct engine_seq *s = NULL;
-    struct bits b = {.vocab = r->d->vocab};
+    struct bits b = {.r = r, .vocab = r->d->vocab};
     int rc = 0;
     b.of = calloc(r->n, sizeof(*b.of));
     if (b.of == NULL) {

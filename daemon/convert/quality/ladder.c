@@ -86,23 +86,38 @@ static int make_room(struct ladder *r, struct err *e)
 
 void ladder_tick(struct ladder *r, uint64_t units)
 {
+    units = num_min(units, r->all - r->told);
     if (r->conf->progress != NULL && r->stopped.code == 0) {
         (void)!progress_add(r->conf->progress, units, &r->stopped);
         r->told += units;
     }
 }
 
-/* A rung has ended, of so many parts. */
-static int worked(struct ladder *r, unsigned parts, struct err *e)
+static void begin(struct ladder *r, unsigned parts)
 {
-    uint64_t units = reference_bytes(r->d) / 4 * parts;
-    units -= num_min(units, r->told);
+    r->all = reference_bytes(r->d) / 4 * parts;
     r->told = 0;
-    if (r->stopped.code != 0) {
-        return err_set(e, r->stopped.code, "%s", r->stopped.msg);
-    }
-    return r->conf->progress != NULL ? progress_add(r->conf->progress, units, e)
-                                     : 0;
+}
+
+/* What the caller answered. */
+static int wanted(const struct ladder *r, struct err *e)
+{
+    return r->stopped.code == 0
+               ? 0
+               : err_set(e, r->stopped.code, "%s", r->stopped.msg);
+}
+
+int ladder_rows(struct ladder *r, uint32_t rows, struct err *e)
+{
+    ladder_tick(r, (uint64_t)(rows * r->row));
+    return wanted(r, e);
+}
+
+/* A rung has ended. */
+static int worked(struct ladder *r, struct err *e)
+{
+    ladder_tick(r, r->all);
+    return wanted(r, e);
 }
 
 /* --- all --- */
@@ -130,20 +145,23 @@ static int candidate(struct ladder *r, struct err *e)
     struct err why = {0};
     int rc = rung_weights(r, &why);
     if (rc == 0 && passed(q, RUNG_WEIGHTS)) {
+        begin(r, PARTS_PROGRAM);
         rc = open_candidate(r, &why);
         rc = rc == 0 ? rung_program(r, &why) : rc;
-        RETERR(worked(r, PROGRAM_PARTS, e));
+        RETERR(worked(r, e));
     }
     if (rc == 0 && passed(q, RUNG_PROGRAM)) {
+        begin(r, PARTS_WIDTHS);
         rc = rung_widths(r, &why);
-        RETERR(worked(r, 2, e));
+        RETERR(worked(r, e));
     }
     close_candidate(r);
     drop_room(r); /* the rest runs another engine */
     if (rc == 0) {
+        begin(r, PARTS_EXACT);
         rung_prompt(r);
         rc = r->b->encoder ? 0 : rung_exactness(r, &why);
-        RETERR(worked(r, 2, e));
+        RETERR(worked(r, e));
     }
     if (rc == ERR_NOMEM) {
         *e = why;
@@ -250,5 +268,6 @@ void quality_fini(struct quality *q)
 /* The reference once, and what candidate() adds. */
 uint64_t quality_work(const struct decoder *d)
 {
-    return reference_bytes(d) + reference_bytes(d) / 4 * 12;
+    return reference_bytes(d) + reference_bytes(d) / 4 *
+                                    (PARTS_PROGRAM + PARTS_WIDTHS + PARTS_EXACT);
 }

@@ -28,6 +28,13 @@ static bool is_stream(const char *op, int64_t *ret)
     return false;
 }
 
+/* Of a run, what its layers take: by the bytes of their weights. */
+static double layers_share(const struct ladder *r)
+{
+    return (double)reference_layers_bytes(r->d, 0, r->d->n_layers) /
+           (double)reference_bytes(r->d);
+}
+
 /* Keep what a layer gave: (d_model, t) at v. */
 static void on_result(void *ctx, const char *op, const float *v, size_t n)
 {
@@ -47,8 +54,8 @@ static void on_result(void *ctx, const char *op, const float *v, size_t n)
     uint64_t layer = last ? s->last - 1u : (uint64_t)((int64_t)s->first + at);
     if (layer == r->seen) {
         r->seen++;
-        ladder_tick(r,
-                    reference_bytes(r->d) / 4 * PROGRAM_PARTS / r->d->n_layers);
+        ladder_tick(r, (uint64_t)(layers_share(r) * (double)r->all /
+                                  r->d->n_layers));
     }
     size_t t = n / d;
     size_t some = num_min(t, r->n - r->pos);
@@ -68,7 +75,6 @@ static int on_labels(void *ctx, uint32_t first, uint32_t n,
 {
     struct ladder *r = ctx;
     size_t wide = r->wide;
-    (void)e;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = first + i;
         const float *got = logits + (size_t)i * wide;
@@ -78,7 +84,7 @@ static int on_labels(void *ctx, uint32_t first, uint32_t n,
                    wide * sizeof(*got));
         }
     }
-    return 0;
+    return ladder_rows(r, n, e);
 }
 
 static int on_rows(void *ctx, uint32_t first, uint32_t n, float *logits,
@@ -121,6 +127,7 @@ int rung_program(struct ladder *r, struct err *e)
     r->sum.kl = q->kl;
     r->sum.cosine = q->cosine;
     r->to = r->logits;
+    r->row = (1 - layers_share(r)) * (double)r->all / r->n;
     r->tapping = true;
     RETERR(run_text(r, e));
     r->tapping = false;
@@ -148,6 +155,7 @@ static int again(struct ladder *r, uint32_t n, uint32_t width,
     RETERR(engine_seq_truncate(r->s, from, e));
     compare_begin(&r->sum, ret, r->d->vocab);
     r->to = r->last + (size_t)(CHUNKS - n) * r->d->vocab;
+    r->row = (double)r->all / 2 / n;
     RETERR(engine_eval_rows(r->s, r->tokens + from, n, width, on_rows, r, NULL,
                             e));
     compare_end(&r->sum);

@@ -9,13 +9,14 @@ static const struct {
     unsigned bits;
     unsigned entries;
     uint32_t group; /* of a spec that names none */
+    double ns;      /* quant_encode_ns */
 } kinds[] = {
-    [QUANT_INT8] = {"int8",        8,  0,  1 },
-    [QUANT_FP16] = {"fp16",        16, 0,  1 },
-    [QUANT_INT8_TENSOR] = {"int8-tensor", 8,  0,  1 },
-    [QUANT_INT4] = {"int4",        4,  0,  1 },
-    [QUANT_LUT4] = {"lut4",        4,  16, 1 },
-    [QUANT_LUT6] = {"lut6",        6,  64, 16},
+    [QUANT_INT8] = {"int8",        8,  0,  1,  0.2 },
+    [QUANT_FP16] = {"fp16",        16, 0,  1,  0.05},
+    [QUANT_INT8_TENSOR] = {"int8-tensor", 8,  0,  1,  0.6 },
+    [QUANT_INT4] = {"int4",        4,  0,  1,  1.0 },
+    [QUANT_LUT4] = {"lut4",        4,  16, 1,  40  },
+    [QUANT_LUT6] = {"lut6",        6,  64, 16, 18  },
 };
 
 /* GGUF's names for blocks along a row: q4_0, q4_k_m, iq4_xs, mxfp4 ... */
@@ -82,6 +83,11 @@ unsigned quant_bits(enum quant k)
 unsigned quant_entries(enum quant k)
 {
     return kinds[k].entries;
+}
+
+double quant_encode_ns(enum quant k)
+{
+    return kinds[k].ns;
 }
 
 struct quant_spec quant_fit(struct quant_spec s, uint64_t rows)

@@ -308,7 +308,8 @@ static void bars(void **state)
 
 struct told {
     unsigned all, within; /* calls; of them, other fractions while the packages
-                             ran in one prediction */
+                             ran in one prediction, */
+    unsigned widths, exact; /* in pieces, and on the CPU */
     double last;
     unsigned stop; /* at that call within; 0: never */
 };
@@ -325,8 +326,11 @@ static bool on_told(void *ctx, const char *stage, double fraction)
     assert_string_equal(stage, "gating");
     assert_true(fraction >= t->last);
     t->all++;
-    /* a quarter is the reference, then comes a half */
-    t->within += fraction > 0.26 && fraction < 0.74 && fraction > t->last;
+    /* of 28 parts 4 are the reference, then come 13, 4 and 7 (ladder.c) */
+    bool more = fraction > t->last;
+    t->within += more && fraction > 4.5 / 28 && fraction < 16.5 / 28;
+    t->widths += more && fraction > 17.1 / 28 && fraction < 20.9 / 28;
+    t->exact += more && fraction > 21.1 / 28 && fraction < 27.9 / 28;
     t->last = fraction;
     return t->stop == 0 || t->within < t->stop;
 }
@@ -351,6 +355,7 @@ static void told_while_a_program_runs(void **state)
         assert_int_equal(rc, stop ? ERR_CANCELLED : 0);
         assert_true(t.within >= (stop ? 1 : m.layers - 1));
         assert_true(t.all > 20 * m.layers || stop);
+        assert_true((t.widths >= 8 && t.exact >= 8) || stop);
         assert_true(stop ? t.last < 0.5 : t.last > 0.99);
         quality_fini(&q);
     }
