@@ -413,13 +413,14 @@ def peaks(tagged, anectl, text, tmp_path):
     return [most, peak_kib(tagged.d.proc.pid), peak_kib(tagged.engine()["pid"])]
 
 
-@pytest.mark.parametrize("sizes", [(60_000, 240_000), pytest.param((1_000_000, 10_000_000), marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
+@pytest.mark.parametrize("sizes", [(150_000, 210_000), pytest.param((1_000_000, 10_000_000), marks=[pytest.mark.slow, pytest.mark.timeout(7200)])])
 def test_memory(tagged, anectl, tmp_path, sizes):
-    """It does not grow with the text. One that kept the spans would: a byte of this text has some 80 bytes of them."""
+    """It does not grow with the text. One that kept the spans would: a byte of this text has some 80 bytes of them. The smaller
+    text has a whole part already (client/redact.h)."""
     if SLOW_S > 1:
         pytest.skip("a sanitizer keeps what is freed")
     less, more = (peaks(tagged, anectl, lines(n), tmp_path) for n in sizes)
     # the engine keeps plans of the windows' lengths that it met, of ENGINE_PLANS_BYTES_MAX (256 MiB) together
-    for name, a, b, room in zip(("anectl", "serve", "engine"), less, more, (12, 12, 256 + 12), strict=True):
+    for name, a, b, room in zip(("anectl", "serve", "engine"), less, more, (4, 4, 256 + 4), strict=True):
         print(name, a, b)
         assert b < a + room * 1024, (name, a, b)
