@@ -34,6 +34,14 @@ static unsigned saved_registers(void)
     return low;
 }
 
+/* The maker's name is in three registers. */
+static bool is_intel(void)
+{
+    struct regs name = cpuid(0, 0);
+    return name.b == signature_INTEL_ebx && name.d == signature_INTEL_edx &&
+           name.c == signature_INTEL_ecx;
+}
+
 /* Bits as Intel's manual numbers them (volume 2, CPUID). */
 static unsigned look(void)
 {
@@ -41,7 +49,7 @@ static unsigned look(void)
     struct regs seven = cpuid(7, 0);
     struct regs more = cpuid(7, 1);
     struct regs far = cpuid(0x80000001u, 0);
-    unsigned has = 0;
+    unsigned has = is_intel() ? ISA_INTEL : 0;
     if (all(seven.b, 1u << 29) && all(one.c, 1u << 19 | 1u << 9)) {
         has |= ISA_SHA; /* with SSE4.1 and SSSE3 */
     }

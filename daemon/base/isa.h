@@ -13,6 +13,7 @@ enum isa {
     ISA_SHA = 8,
     ISA_DOTPROD = 16, /* arm64: FEAT_DotProd, on top of ARMv8.2 */
     ISA_I8MM = 32,    /* arm64: FEAT_I8MM, the same */
+    ISA_INTEL = 64,   /* no instruction: who made it; its caches differ */
 };
 
 /* Has the processor all of `which`, and does the system save its registers?

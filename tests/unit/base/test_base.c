@@ -8,6 +8,7 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/isa.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/parse.h"
@@ -373,6 +374,26 @@ static void a_core_has_a_first_cache(void **state)
     }
 }
 
+/* As the kernel says it. */
+static void a_processor_has_a_maker(void **state)
+{
+    (void)state;
+#if defined(__x86_64__) && defined(__linux__)
+    char line[256];
+    bool intel = false;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) != NULL) {
+        intel = intel || (strncmp(line, "vendor_id", 9) == 0 &&
+                          strstr(line, "GenuineIntel") != NULL);
+    }
+    (void)fclose(f);
+    assert_int_equal(isa_has(ISA_INTEL), intel);
+#else
+    assert_false(isa_has(ISA_INTEL));
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +411,7 @@ int main(void)
         cmocka_unit_test(base64_of_any_length),
         cmocka_unit_test(sha256_as_base64),
         cmocka_unit_test(a_core_has_a_first_cache),
+        cmocka_unit_test(a_processor_has_a_maker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ struct linear_job {
     const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
     size_t run;          /* of all columns: kernels.run; 0: not measured */
     bool *owned; /* the thread's own words are in its scratch (look_run) */
-    bool far; /* the columns leave the first cache while weights pass by */
+    bool far; /* weights are prefetched into the second cache (linear.c) */
 };
 
 /* The table of row o. */
