@@ -44,6 +44,14 @@
 #define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
 #define LINEAR_MANY     32u          /* rows in the largest tile */
 
+/* Where lines are prefetched to: the first cache; the second; the second, and
+ * the first a little before they are used. */
+enum ahead {
+    TO_FIRST,
+    TO_SECOND,
+    TO_BOTH
+};
+
 /* One product: a weight and the columns. */
 struct linear_job {
     enum weight_kind kind;
@@ -69,7 +77,7 @@ struct linear_job {
     const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
     size_t run;          /* of all columns: kernels.run; 0: not measured */
     bool *owned; /* the thread's own words are in its scratch (look_run) */
-    bool far; /* weights are prefetched into the second cache (linear.c) */
+    enum ahead ahead;    /* of weights (linear.c) */
 };
 
 /* The table of row o. */

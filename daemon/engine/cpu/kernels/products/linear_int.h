@@ -41,7 +41,7 @@
  * beside them. Longer columns come from the second, again for each group of
  * rows, and must not wait: a core has few buffers for lines that the first
  * cache misses (Zen 4: 24), and lines from memory would fill them all. So the
- * weights go to the second cache then (linear_job.far). Reading long rows block
+ * weights go to the second cache then (linear_job.ahead). Reading long rows block
  * by block, to keep that block of the columns in the first cache, is slower.
  */
 #pragma once
@@ -162,19 +162,23 @@ INLINE void few_tail(int kind, int R, int C, const char *p, size_t ldw,
     few_step(kind, R, C, buf, VB, q, ldq, a);
 }
 
-/* Prefetch the line at p. */
-INLINE void ahead_line(const char *p, bool far)
+/* Prefetch the line at p, ahead_bytes before it is used. What is on its way to
+ * both caches has a short rest of it when it is asked for again. */
+INLINE void ahead_line(const char *p, enum ahead to)
 {
-    if (far) {
-        __builtin_prefetch(p, 0, 2);
-    } else {
+    if (to == TO_FIRST) {
         __builtin_prefetch(p, 0, 3);
+    } else {
+        __builtin_prefetch(p, 0, 2);
+    }
+    if (to == TO_BOTH) {
+        __builtin_prefetch(p - (AHEAD_FAR - AHEAD_LAST), 0, 3);
     }
 }
 
-INLINE size_t ahead_bytes(bool far)
+INLINE size_t ahead_bytes(enum ahead to)
 {
-    return far ? AHEAD_FAR : AHEAD_NEAR;
+    return to == TO_FIRST ? AHEAD_NEAR : AHEAD_FAR;
 }
 
 /* A block of R rows, and what to prefetch meanwhile: one cache line for each
@@ -183,7 +187,7 @@ struct few_rows {
     const char *w;
     size_t ldw;
     const char *ahead; /* NULL: they are in the first cache already */
-    bool far;          /* linear_job's */
+    enum ahead to; /* linear_job's */
     const struct lk_table *table; /* of each row */
     size_t run;                   /* elements a lane of tables can add up */
 };
@@ -207,16 +211,11 @@ INLINE const char *few_at(const struct few_piece *p, size_t row)
                : j->then + (row - p->end) * j->ldw;
 }
 
-/* Lines on their way into the second cache come into the first one a little
- * before they are used: what is left of the way is short. */
 INLINE void few_ahead(const struct few_rows *f, int R, size_t i)
 {
     const char *p = f->ahead + i * (size_t)R;
     for (int r = 0; r < R; r++, p += 64) {
-        ahead_line(p, f->far);
-        if (f->far) {
-            ahead_line(p - (AHEAD_FAR - AHEAD_LAST), false);
-        }
+        ahead_line(p, f->to == TO_FIRST ? TO_FIRST : TO_BOTH);
     }
 }
 
@@ -347,7 +346,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t row, size_t k,
         .w = j->w + row * j->ldw + at,
         .ldw = j->ldw,
         .ahead = few_at(p, row + p->ahead) + at * (size_t)R,
-        .far = j->far,
+        .to = j->ahead,
         .run = num_max(j->run, LOOK_RUN),
     };
     if (!look_has(p->kind)) {
@@ -419,7 +418,7 @@ INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
         .j = j,
         .kind = kind,
         .end = end,
-        .ahead = (ahead_bytes(j->far) + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
+        .ahead = (ahead_bytes(j->ahead) + j->ldw * 4 - 1) / (j->ldw * 4) * 4,
         .acc = (float *)(void *)(scratch + LINEAR_TILE),
         .words = (int16_t *)(void *)scratch,
     };
@@ -479,21 +478,28 @@ INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
 }
 
 #define FEW_OF(kind, suffix, run)                                           \
-    ALONE size_t near_##suffix(const struct linear_job *j, size_t begin,    \
+    ALONE size_t first_##suffix(const struct linear_job *j, size_t begin,   \
+                                size_t end, char *scratch)                  \
+    {                                                                       \
+        return one_run(j, kind, TO_FIRST, begin, end, scratch);             \
+    }                                                                       \
+    ALONE size_t second_##suffix(const struct linear_job *j, size_t begin,  \
+                                 size_t end, char *scratch)                 \
+    {                                                                       \
+        return one_run(j, kind, TO_SECOND, begin, end, scratch);            \
+    }                                                                       \
+    ALONE size_t both_##suffix(const struct linear_job *j, size_t begin,    \
                                size_t end, char *scratch)                   \
     {                                                                       \
-        return one_run(j, kind, false, begin, end, scratch);                \
-    }                                                                       \
-    ALONE size_t far_##suffix(const struct linear_job *j, size_t begin,     \
-                              size_t end, char *scratch)                    \
-    {                                                                       \
-        return one_run(j, kind, true, begin, end, scratch);                 \
+        return one_run(j, kind, TO_BOTH, begin, end, scratch);              \
     }                                                                       \
     ALONE void few_##suffix(const struct linear_job *j, size_t begin,       \
                             size_t end, char *scratch)                      \
     {                                                                       \
-        run(j, kind, j->far ? far_##suffix : near_##suffix, begin, end,     \
-            scratch);                                                       \
+        static few_one *const one[] = {[TO_FIRST] = first_##suffix,         \
+                                       [TO_SECOND] = second_##suffix,       \
+                                       [TO_BOTH] = both_##suffix};          \
+        run(j, kind, one[j->ahead], begin, end, scratch);                   \
     }
 
 FEW_OF(WEIGHT_I8, i8, few_run)

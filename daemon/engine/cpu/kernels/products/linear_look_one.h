@@ -27,11 +27,11 @@ INLINE void look_pair_one(const struct lk_table *t, const char *p,
 /* What is left of a row after whole pairs of pairs, less than 4 * VB elements:
  * no sum gets more products than one of these has. */
 INLINE void look_rest(int kind, const struct lk_table *t, const char *p,
-                      const char *ahead, bool far, const int16_t *q, size_t n,
-                      vi a[4])
+                      const char *ahead, enum ahead to, const int16_t *q,
+                      size_t n, vi a[4])
 {
     if (n >= (size_t)2 * VB) {
-        ahead_line(ahead, far);
+        ahead_line(ahead, to);
         look_pair_one(t, p, q, a);
         p += look_bytes(kind, (size_t)2 * VB);
         q += (size_t)2 * VB;
@@ -49,8 +49,8 @@ INLINE void look_rest(int kind, const struct lk_table *t, const char *p,
 /* n <= LOOK_ONE elements: four steps at a time, each with a sum of its own, so
  * that no product waits for the one before. *high, *low: their lanes. */
 INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
-                       const char *ahead, bool far, const int16_t *q, size_t n,
-                       vi *high, vi *low)
+                       const char *ahead, enum ahead to, const int16_t *q,
+                       size_t n, vi *high, vi *low)
 {
     const size_t step = look_bytes(kind, VB);
     UNSET vi a[4];
@@ -60,7 +60,7 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
     }
     for (; i + (size_t)4 * VB <= n; i += (size_t)4 * VB) {
         for (size_t line = 0; line < 4 * step; line += 64) {
-            ahead_line(ahead + line, far);
+            ahead_line(ahead + line, to);
         }
         if (look_pairs_one(kind)) {
             look_pair_one(t, p, q, a);
@@ -75,12 +75,12 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
         }
     }
     if (look_pairs_one(kind)) {
-        look_rest(kind, t, p, ahead, far, q, n - i, a);
+        look_rest(kind, t, p, ahead, to, q, n - i, a);
         i = n;
     }
     for (int s = 0; s < 3; s++) {
         if (i + VB <= n) {
-            ahead_line(ahead, far);
+            ahead_line(ahead, to);
             look_step(kind, 1, 1, t, p, 0, q, 0, a + s);
             i += VB;
             p += step;
@@ -106,16 +106,16 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
 
 /* The same of n <= LINEAR_BLOCK. */
 INLINE void look_block(int kind, const struct lk_table *t, const char *p,
-                       const char *ahead, bool far, const int16_t *q, size_t n,
-                       vi *high, vi *low)
+                       const char *ahead, enum ahead to, const int16_t *q,
+                       size_t n, vi *high, vi *low)
 {
     size_t have = LOOK_ONE < LINEAR_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
-    look_lanes(kind, t, p, ahead, far, q, have, high, low);
+    look_lanes(kind, t, p, ahead, to, q, have, high, low);
     for (size_t i = have; LOOK_ONE < LINEAR_BLOCK && i < n; i += have) {
         UNSET vi more[2];
         const size_t at = look_bytes(kind, i);
         have = n - i < LOOK_ONE ? n - i : LOOK_ONE;
-        look_lanes(kind, t, p + at, ahead + at, far, q + i, have, &more[0],
+        look_lanes(kind, t, p + at, ahead + at, to, q + i, have, &more[0],
                    &more[1]);
         *high = vi_add(*high, more[0]);
         *low = vi_add(*low, more[1]);
@@ -123,8 +123,8 @@ INLINE void look_block(int kind, const struct lk_table *t, const char *p,
 }
 
 /* one_rows (linear_one.h): `rows` rows from o on, a multiple of four. */
-INLINE void look_rows(const struct linear_job *j, int kind, bool far, size_t o,
-                      size_t rows, const char *end, float *sums)
+INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
+                      size_t o, size_t rows, const char *end, float *sums)
 {
     UNSET vi high[4];
     UNSET vi low[4];
@@ -136,11 +136,11 @@ INLINE void look_rows(const struct linear_job *j, int kind, bool far, size_t o,
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
             const char *p = j->w + r * j->ldw + look_bytes(kind, k);
-            const char *ahead = p + ahead_bytes(far);
+            const char *ahead = p + ahead_bytes(to);
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            look_block(kind, &t, p, ahead, far, j->q + k, n, &high[have % 4],
+            look_block(kind, &t, p, ahead, to, j->q + k, n, &high[have % 4],
                        &low[have % 4]);
             if (++have % 4 == 0) {
                 vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,

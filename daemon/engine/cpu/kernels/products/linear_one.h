@@ -41,7 +41,7 @@ INLINE void one_line(int kind, const char *p, const int16_t *q, vi a[2])
 
 /* A block of n elements: two lines at a time, so that no product waits for the
  * one before. */
-INLINE vi one_block(int kind, const char *p, const char *ahead, bool far,
+INLINE vi one_block(int kind, const char *p, const char *ahead, enum ahead to,
                     const int16_t *q, size_t n)
 {
     UNSET vi a[4];
@@ -52,8 +52,8 @@ INLINE vi one_block(int kind, const char *p, const char *ahead, bool far,
         a[s] = vi_zero();
     }
     for (; i + 2 * line <= n; i += 2 * line, p += 128, ahead += 128) {
-        ahead_line(ahead, far);
-        ahead_line(ahead + 64, far);
+        ahead_line(ahead, to);
+        ahead_line(ahead + 64, to);
         one_line(kind, p, q + i, a);
         one_line(kind, p + 64, q + i + line, a + 2);
     }
@@ -68,24 +68,24 @@ INLINE vi one_block(int kind, const char *p, const char *ahead, bool far,
 
 /* ONE_ROWS rows from o on: the sums of their blocks. end: of the piece, where
  * the thread continues to read elsewhere. */
-INLINE void one_rows(const struct linear_job *j, int kind, bool far, size_t o,
-                     const char *end, float *sums)
+INLINE void one_rows(const struct linear_job *j, int kind, enum ahead to,
+                     size_t o, const char *end, float *sums)
 {
     UNSET vi s[4];
     size_t have = 0;
     if (look_has(kind)) {
-        look_rows(j, kind, far, o, ONE_ROWS, end, sums);
+        look_rows(j, kind, to, o, ONE_ROWS, end, sums);
         return;
     }
     for (size_t r = o; r < o + ONE_ROWS; r++) {
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
             const char *p = j->w + r * j->ldw + int_bytes(kind, k);
-            const char *ahead = p + ahead_bytes(far);
+            const char *ahead = p + ahead_bytes(to);
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            s[have % 4] = one_block(kind, p, ahead, far, j->q + k, n);
+            s[have % 4] = one_block(kind, p, ahead, to, j->q + k, n);
             if (++have % 4 == 0) {
                 vi_sum4(s, sums + have - 4, true);
             }
@@ -105,10 +105,10 @@ INLINE void one_add(size_t blocks, const float *sums, float *acc)
     }
 }
 
-/* Rows from o on in groups of ONE_ROWS; returns where they end. far: the job's,
+/* Rows from o on in groups of ONE_ROWS; returns where they end. to: the job's,
  * known to the compiler: a branch in the loop costs up to a twentieth. */
-INLINE size_t one_run(const struct linear_job *j, int kind, bool far, size_t o,
-                      size_t end, char *scratch)
+INLINE size_t one_run(const struct linear_job *j, int kind, enum ahead to,
+                      size_t o, size_t end, char *scratch)
 {
     float *sums = (float *)(void *)scratch;
     float *acc = (float *)(void *)(scratch + LINEAR_TILE);
@@ -117,7 +117,7 @@ INLINE size_t one_run(const struct linear_job *j, int kind, bool far, size_t o,
         size_t n = (end - o) / ONE_ROWS * ONE_ROWS;
         n = n < LINEAR_MANY ? n : LINEAR_MANY;
         for (size_t r = 0; r < n; r += ONE_ROWS) {
-            one_rows(j, kind, far, o + r, stop, sums);
+            one_rows(j, kind, to, o + r, stop, sums);
             one_add(one_blocks(j->k), sums, acc + r);
         }
         linear_finish(j, o, n, 0, j->n, acc, LINEAR_MANY);
