@@ -370,10 +370,10 @@ static bool leave_cache(const struct linear_in *in, const struct group *g)
     return g->cols * in->k * sizeof(*in->q) > machine_first_cache() / 8;
 }
 
-/* Where weights are prefetched to. Intel's second cache waits for three times as
- * many lines as the first (48 and 16 in Sapphire Rapids), and a single column
- * waits for little else: kernels.c reads int8 with 31 GB/s by both caches on
- * two cores, 27 by the first alone, palettes of 16 with 29 and 25. */
+/* Where weights are prefetched to. Intel's second cache waits for three times
+ * as many lines as the first (48 and 16 in Sapphire Rapids), and a single column
+ * waits for little else: kernels.c reads int8 with 34 GB/s by both caches on
+ * two cores, 27 by the first alone, palettes of 16 with 28 and 25. */
 static enum ahead ahead_of(const struct linear_in *in, const struct group *g)
 {
     if (g->cols == 1 && isa_has(ISA_INTEL)) {

@@ -41,8 +41,9 @@
  * beside them. Longer columns come from the second, again for each group of
  * rows, and must not wait: a core has few buffers for lines that the first
  * cache misses (Zen 4: 24), and lines from memory would fill them all. So the
- * weights go to the second cache then (linear_job.ahead). Reading long rows block
- * by block, to keep that block of the columns in the first cache, is slower.
+ * weights go to the second cache then (linear_job.ahead). Reading long rows
+ * block by block, to keep that block of the columns in the first cache, is
+ * slower.
  */
 #pragma once
 
