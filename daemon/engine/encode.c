@@ -93,6 +93,7 @@ static int open_all(struct encoder *g, const char *dir,
     g->cpu = (struct cpu_conf){.round_fp16 = conf->round_fp16,
                                .isa = conf->isa,
                                .chosen_experts = conf->chosen_experts,
+                               .once = conf->once,
                                .tap = conf->tap,
                                .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,

@@ -89,6 +89,7 @@ static int open_shards(struct engine *g, const struct engine_conf *conf,
                           .isa = conf->isa,
                           .any_width = conf->any_width,
                           .chosen_experts = conf->chosen_experts,
+                          .once = conf->once,
                           .tap = conf->tap,
                           .tap_ctx = conf->tap_ctx};
     g->conf = (struct backend_conf){.threads = conf->threads,

@@ -24,8 +24,8 @@ struct engine_conf {
     bool round_fp16; /* see cpu_conf, as isa */
     const char *isa; /* NULL: the best */
     /* cpu_conf's, of the interpreter: any T, mixtures of experts without what
-     * nobody chose, and a look at each result */
-    bool any_width, chosen_experts;
+     * nobody chose, no values kept, and a look at each result */
+    bool any_width, chosen_experts, once;
     void (*tap)(void *ctx, const char *op, const float *v, size_t n);
     void *tap_ctx;
     /* 0: exact. Else the widths that a backend says have other bits are used

@@ -100,6 +100,7 @@ int open_candidate(struct ladder *r, struct err *e)
                                      .round_fp16 = true,
                                      .any_width = true,
                                      .chosen_experts = true,
+                                     .once = true,
                                      .tap = on_result,
                                      .tap_ctx = r};
     if (r->b->encoder) {

@@ -163,6 +163,7 @@ int cpu_open_program(struct mil_program *p, const char *function,
     m->id = atomic_fetch_add(&next_model_id, 1);
     m->threads = crew_threads(conf->threads);
     m->round = cpu->round_fp16;
+    m->once = cpu->once;
     m->after = cpu->after;
     m->kernels = kernels_find(cpu->isa);
     if (m->kernels == NULL) {

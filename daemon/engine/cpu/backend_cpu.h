@@ -21,6 +21,9 @@ struct cpu_conf {
      * computed, and experts whose values could leave the range; bits are those
      * of op by op. `tap` sees their sum alone. */
     bool chosen_experts;
+    /* A plan is freed behind its prediction, the results are copied: for a text
+     * that is read once by many programs, whose values would stay otherwise. */
+    bool once;
     bool whole; /* never as rows: other functions of the package cannot, and
                  * their bits would be others */
 };

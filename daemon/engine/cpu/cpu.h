@@ -229,6 +229,7 @@ struct backend_model {
     const struct mil_function *fn;
     struct arena arena; /* nodes, constants, ports */
     bool round;
+    bool once; /* cpu_conf's */
     void (*tap)(void *ctx, const char *op, const float *v, size_t n);
     void *tap_ctx; /* cpu_conf's */
     unsigned threads;
@@ -257,7 +258,7 @@ struct backend_model {
     bool has_t;                   /* some input has an unknown dimension */
     const struct tensor **in_now; /* of the prediction, in order of `in` */
     struct tensor *in_default;    /* optional inputs; made when first needed */
-    float **out_buf;              /* outputs that are not floats, converted */
+    float **out_buf;              /* outputs that are not floats, or copied */
     struct tensor *out_now;       /* n_out: results of the prediction */
 
     struct plan *plans[ENGINE_PLANS_MAX]; /* most recently used first */

@@ -2,6 +2,7 @@
  * results stay where the plan computed them. */
 #include <string.h>
 
+#include "engine/cpu/graph/plan.h"
 #include "engine/cpu/rows/row.h"
 #include "engine/port.h"
 #include "proto/limits.h"
@@ -193,7 +194,8 @@ void cpu_rebind(struct backend_io *io, size_t i, struct backend_array *a)
 
 /* --- prediction --- */
 
-/* Result i where the graph left it, integers and bools as floats. */
+/* Result i where the graph left it, integers and bools as floats; a copy where
+ * the plan goes (cpu_conf.once). */
 static int give_output(struct backend_model *m, const struct val *v, size_t i,
                        struct tensor *out, struct err *e)
 {
@@ -202,13 +204,13 @@ static int give_output(struct backend_model *m, const struct val *v, size_t i,
     out->rank = o->rank;
     memcpy(out->dims, o->dims, (size_t)o->rank * sizeof(*o->dims));
     out->data = o->p;
-    if (o->kind != VAL_F32) {
+    if (o->kind != VAL_F32 || m->once) {
         float *f = realloc(m->out_buf[i], (o->n + 1) * sizeof(float));
         if (f == NULL) {
             return err_set(e, ERR_NOMEM, "output %s", m->out[i].name);
         }
         for (size_t k = 0; k < o->n; k++) {
-            f[k] = (float)o->i[k];
+            f[k] = o->kind == VAL_F32 ? o->f[k] : (float)o->i[k];
         }
         m->out_buf[i] = f;
         out->data = f;
@@ -229,6 +231,9 @@ static int predict_whole(struct backend_model *m, struct backend_state *s,
     }
     for (size_t i = 0; i < m->n_out; i++) {
         RETERR(give_output(m, v, i, &out[i], e));
+    }
+    if (m->once) {
+        plan_drop_all(m);
     }
     return 0;
 }

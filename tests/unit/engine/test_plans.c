@@ -86,6 +86,25 @@ static void test_many_shapes(void **state)
     }
 }
 
+/* cpu_conf.once: right as well, and nothing of it stays but the results. */
+static void test_once(void **state)
+{
+    (void)state;
+    const struct cpu_conf cpu = {.once = true};
+    const struct backend_conf conf = {.threads = 1, .cpu = &cpu};
+    struct err e = {0};
+    struct pkg k;
+    open_sums(&k, &backend_interpreter, WIDTH, 1);
+    pkg_close(&k);
+    unit_ok(k.b->open(k.path, NULL, &conf, &k.m, &e), &e);
+    for (int64_t t = 1; t <= 20; t++) {
+        predict(&k, WIDTH, t % 4 * 10 + 1, 1); /* shorter ones after longer */
+        assert_int_equal(k.m->n_plans, 0);
+        assert_null(k.m->last);
+    }
+    pkg_end(&k);
+}
+
 /* A plan is known by a mark that a new one does not have. */
 static void test_shapes_come_again(void **state)
 {
@@ -230,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_shapes),
+        cmocka_unit_test(test_once),
         cmocka_unit_test(test_shapes_come_again),
         cmocka_unit_test(test_large_shapes),
         cmocka_unit_test(test_shapes_from_data),
