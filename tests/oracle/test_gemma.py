@@ -41,8 +41,12 @@ def reference(gemma_model, prompts):
     return out
 
 
-@pytest.mark.parametrize("rounding", [[], ["--round", "fp16"]], ids=["fp32", "round16"])
-@pytest.mark.parametrize("quant", [pytest.param(q, marks=[] if q in ("fp16", "int8") else pytest.mark.slow) for q in LIMITS])
+ROUNDINGS = {"fp32": [], "round16": ["--round", "fp16"]}
+FORCED = [("fp16", "fp32"), ("int8", "fp32"), ("int8", "round16")]  # the others with --slow
+
+
+@pytest.mark.parametrize("quant,rounding", [pytest.param(q, ROUNDINGS[r], id=f"{q}-{r}", marks=[] if (q, r) in FORCED else pytest.mark.slow)
+                                            for q in LIMITS for r in ROUNDINGS])
 def test_teacher_forced(aned, gemma_bundle, quant, prompts, reference, rounding, tmp_path, record_property):
     path = gemma_bundle(quant)
     exact = quant == "fp16" and not rounding
