@@ -373,13 +373,20 @@ static bool leave_cache(const struct linear_in *in, const struct group *g)
 /* Where weights are prefetched to. Intel's second cache waits for three times
  * as many lines as the first (48 and 16 in Sapphire Rapids), and a single column
  * waits for little else: kernels.c reads int8 with 34 GB/s by both caches on
- * two cores, 27 by the first alone, palettes of 16 with 28 and 25. */
-static enum ahead ahead_of(const struct linear_in *in, const struct group *g)
+ * two cores, 27 by the first alone, palettes of 16 with 28 and 25. On Zen 4 it
+ * is palettes that gain (of 16: 37 and 33, of 64: 39 and 37), int8 loses (36
+ * and 38). */
+static enum ahead ahead_of(const struct linear_in *in, const struct group *g,
+                           const struct weight *w)
 {
+    const bool palette = weight_entries(w->kind) > 0;
     if (g->cols == 1 && isa_has(ISA_INTEL)) {
         return TO_BOTH;
     }
-    return leave_cache(in, g) ? TO_SECOND : TO_FIRST;
+    if (leave_cache(in, g)) {
+        return TO_SECOND;
+    }
+    return g->cols == 1 && palette && isa_has(ISA_AVX512) ? TO_BOTH : TO_FIRST;
 }
 
 static void job_init(struct linear_job *j, const struct linear_part *p,
@@ -411,7 +418,7 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .xscale = in->xscale + g->first,
         .lane = in->lane + 2 * g->first,
         .run = weight_entries(w->kind) > 0 ? g->run : 0,
-        .ahead = ahead_of(in, g),
+        .ahead = ahead_of(in, g, w),
     };
 }
 
