@@ -32,6 +32,18 @@ static inline __m512i shim_srai_epi32(__m512i a, unsigned n)
 }
 #define _mm512_srai_epi32 shim_srai_epi32
 
+static inline __m512i shim_srai_epi64(__m512i a, unsigned n)
+{
+    int64_t i[8];
+    memcpy(i, &a, sizeof(a));
+    for (int k = 0; k < 8; k++) {
+        i[k] >>= n;
+    }
+    memcpy(&a, i, sizeof(a));
+    return a;
+}
+#define _mm512_srai_epi64 shim_srai_epi64
+
 static inline __m512i shim_maskz_loadu_epi32(__mmask16 k, const void *p)
 {
     const char *from = (const char *)p;

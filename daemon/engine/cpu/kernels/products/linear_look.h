@@ -12,6 +12,10 @@
  *                             out (+)= high * 2^LOOK_SHIFT + low, rounded once;
  *                             both are below 2^24 and thus exact as floats
  *   vi_store                  of a part
+ *   LOOK_EIGHT true           (optional) eight sums of a tile of 4 rows at once:
+ *   lk_put8(a, out, next, first)
+ *                             the first four to out, the others to next, as
+ *                             vi_put_wide does
  *   LOOK_KEEP                 (optional) columns stay in registers from row to
  *                             row
  *   LOOK_DIRECT               (optional) columns for which indices are looked
@@ -48,6 +52,11 @@
 #define LOOK_COLS (FEW_TALL == FEW_COLS && FEW_COLS > 4 ? 4 : FEW_COLS)
 #if !defined(LOOK_DIRECT)
 #define LOOK_DIRECT LOOK_COLS
+#endif
+#if !defined(LOOK_EIGHT)
+#define LOOK_EIGHT false
+#define lk_put8(a, out, next, first) \
+    ((void)(a), (void)(out), (void)(next), (void)(first)) /* never used */
 #endif
 
 #define PAIRS_ONE 1
@@ -351,6 +360,31 @@ INLINE void look_rows_sums(int kind, int R, int C, const struct few_rows *f,
     }
 }
 
+/* What few_tile does with the s-th four sums, of which *high was split off. */
+INLINE void look_put4(int R, int C, int s, const vi *a, const vi *high,
+                      float *acc, bool first)
+{
+    UNSET vi h[4];
+    UNSET vi l[4];
+    for (int i = 0; i < 4; i++) {
+        h[i] = vi_high(a[s + i]);
+        l[i] = vi_low(a[s + i]);
+        if (high != NULL) {
+            h[i] = vi_add(h[i], high[s + i]);
+        }
+    }
+    float *to = acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s);
+    if (s + 4 <= C * R) {
+        vi_put_wide(vi_across(h), vi_across(l), to, first);
+        return;
+    }
+    float rest[4] = {0}; /* the neighbour's sums are not ours */
+    const size_t have = (size_t)(C * R - s) * sizeof(float);
+    memcpy(rest, to, have);
+    vi_put_wide(vi_across(h), vi_across(l), rest, first);
+    memcpy(to, rest, have);
+}
+
 /* few_tile. */
 INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
                       const int16_t *q, size_t ldq, size_t n, float *acc,
@@ -375,27 +409,22 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
     for (int s = C * R; s < (C * R + 3) / 4 * 4; s++) {
         a[s] = vi_zero();
     }
+    if (n > f->run) {
+        UNROLL
+        for (int s = 0; s < C * R; s += 4) {
+            look_put4(R, C, s, a, high, acc, first);
+        }
+        return;
+    }
+    const int eights = LOOK_EIGHT && R == 4 ? C / 2 * 8 : 0;
     UNROLL
-    for (int s = 0; s < C * R; s += 4) {
-        UNSET vi h[4];
-        UNSET vi l[4];
-        for (int i = 0; i < 4; i++) {
-            h[i] = vi_high(a[s + i]);
-            l[i] = vi_low(a[s + i]);
-            if (n > f->run) {
-                h[i] = vi_add(h[i], high[s + i]);
-            }
-        }
-        float *to = acc + (R == 4 ? (size_t)s / 4 * few_lda(R) : (size_t)s);
-        if (s + 4 <= C * R) {
-            vi_put_wide(vi_across(h), vi_across(l), to, first);
-            continue;
-        }
-        float rest[4] = {0}; /* the neighbour's sums are not ours */
-        const size_t have = (size_t)(C * R - s) * sizeof(float);
-        memcpy(rest, to, have);
-        vi_put_wide(vi_across(h), vi_across(l), rest, first);
-        memcpy(to, rest, have);
+    for (int s = 0; s < eights; s += 8) {
+        float *to = acc + (size_t)s / 4 * few_lda(R);
+        lk_put8(a + s, to, to + few_lda(R), first);
+    }
+    UNROLL
+    for (int s = eights; s < C * R; s += 4) {
+        look_put4(R, C, s, a, NULL, acc, first);
     }
 }
 
