@@ -214,9 +214,15 @@ INLINE void look_step(int kind, int R, int C, const struct lk_table *t,
 #endif
 #if defined(LOOK_KEEP)
     UNSET vi x[FEW_COLS][2];
+    UNSET const int16_t *base[(FEW_COLS + 2) / 3];
+    for (int c = 0; c < C; c += 3) {
+        base[c / 3] = q + (size_t)c * ldq;
+        HOLD(base[c / 3]);
+    }
     for (int c = 0; c < C; c++) {
-        x[c][0] = vi_load(q + (size_t)c * ldq);
-        x[c][1] = vi_load(q + (size_t)c * ldq + VB / 2);
+        const int16_t *at = base[c / 3] + (size_t)(c % 3) * ldq;
+        x[c][0] = vi_load(at);
+        x[c][1] = vi_load(at + VB / 2);
     }
 #endif
     for (int r = 0; r < R; r++) {
