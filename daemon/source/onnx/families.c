@@ -264,6 +264,19 @@ static int read_rope(struct onnx_making *k, uint32_t which, double base,
                          k->plain->d_head);
 }
 
+/* Of layers with a window. Where the configuration says no base for them, that
+ * of the others is tried first: halves do not tell 12345 from 12350. */
+static int read_local(struct onnx_making *k, uint32_t which, struct err *e)
+{
+    struct err other = {0};
+    double base = k->c->local_theta;
+    if (!(base > 0) && read_rope(k, which, (double)k->rope.base, false,
+                                 &k->local, &other) == 0) {
+        return 0;
+    }
+    return read_rope(k, which, base, false, &k->local, e);
+}
+
 static int read_ropes(struct onnx_making *k, uint32_t *traits, struct err *e)
 {
     uint32_t global = 0;
@@ -277,7 +290,7 @@ static int read_ropes(struct onnx_making *k, uint32_t *traits, struct err *e)
     RETERR(read_rope(k, global, base, true, &k->rope, e));
     if (local != UINT32_MAX) {
         RETERR(read_period(k, e));
-        RETERR(read_rope(k, local, k->c->local_theta, false, &k->local, e));
+        RETERR(read_local(k, local, e));
         if (k->local.shorts != NULL || k->local.factor != 1 ||
             k->local.magnitude != 1 || k->local.dim != k->rope.dim) {
             return err_set(e, ERR_ONNX_GRAPH,
