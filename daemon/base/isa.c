@@ -10,10 +10,15 @@ static bool all(unsigned word, unsigned bits)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-/* Sets of the control register XCR0: XMM and YMM; also masks and ZMM. */
+/* Sets of the control register XCR0: XMM and YMM; also masks and ZMM; tiles. */
 #define SAVED_256 0x06u
 #define SAVED_512 0xe6u
+#define SAVED_TILES 0x60000u
 
 struct regs {
     unsigned a, b, c, d;
@@ -42,6 +47,19 @@ static bool is_intel(void)
            name.c == signature_INTEL_ecx;
 }
 
+/* A process has to ask for its threads' 8 KiB of tiles, once (Linux 5.16,
+ * Documentation/arch/x86/xstate.rst). */
+static bool tiles_allowed(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    const int ask = 0x1023;  /* ARCH_REQ_XCOMP_PERM */
+    const int tile_data = 18; /* XFEATURE_XTILE_DATA */
+    return syscall(SYS_arch_prctl, ask, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+
 /* Bits as Intel's manual numbers them (volume 2, CPUID). */
 static unsigned look(void)
 {
@@ -67,6 +85,16 @@ static unsigned look(void)
     if (all(seven.b, 1u << 16 | 1u << 30 | 1u << 31) &&
         all(seven.c, 1u << 11) && all(saved_registers(), SAVED_512)) {
         has |= ISA_AVX512;
+    }
+    /* DQ; VBMI */
+    if (all(has, ISA_AVX512) && all(seven.b, 1u << 17) &&
+        all(seven.c, 1u << 1)) {
+        has |= ISA_VBMI;
+    }
+    /* AMX-TILE and AMX-INT8 */
+    if (all(has, ISA_VBMI) && all(seven.d, 1u << 24 | 1u << 25) &&
+        all(saved_registers(), SAVED_TILES) && tiles_allowed()) {
+        has |= ISA_AMX;
     }
     return has;
 }

@@ -14,6 +14,9 @@ enum isa {
     ISA_DOTPROD = 16, /* arm64: FEAT_DotProd, on top of ARMv8.2 */
     ISA_I8MM = 32,    /* arm64: FEAT_I8MM, the same */
     ISA_INTEL = 64,   /* no instruction: who made it; its caches differ */
+    ISA_VBMI = 128,   /* AVX-512's DQ and VBMI, on top of AVX512 */
+    ISA_AMX = 256, /* AMX-TILE and AMX-INT8, on top of VBMI; the process may use
+                      the tiles (Linux) */
 };
 
 /* Has the processor all of `which`, and does the system save its registers?

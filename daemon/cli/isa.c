@@ -7,7 +7,8 @@
 int cli_isa(const char *usage, const char *name)
 {
     static const char *const known[] = {
-        "scalar", "avx2", "avxvnni", "avx512", "neon", "neon_dot", "neon_i8mm"};
+        "scalar", "avx2", "avxvnni",  "avx512",
+        "amx",    "neon", "neon_dot", "neon_i8mm"};
     struct err e;
     char here[128] = "";
     size_t n = 0;

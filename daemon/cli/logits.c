@@ -35,8 +35,8 @@ static const char usage[] =
     "  --threads N      CPU threads (default: all)\n"
     "  --backend B      cpu (default), interpreter or coreml\n"
     "  --isa NAME       kernels to run on: scalar, avx2, avxvnni, avx512, "
-    "neon,\n"
-    "                   neon_dot, neon_i8mm (default: the best of this\n"
+    "amx,\n"
+    "                   neon, neon_dot, neon_i8mm (default: the best of this\n"
     "                   machine); never changes a result\n"
     "  --round fp16     round every operation's result to fp16\n"
     "  --help\n";

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/isa.h"
 #include "base/log.h"
 #include "base/seatbelt.h"
 #include "proto/limits.h"
@@ -292,6 +293,7 @@ static void close_above(int first)
 static void enter(const struct sandbox_conf *c, struct sandbox_report *r)
 {
     close_above(c->keep_fds);
+    (void)isa_has(0); /* it may ask the system for registers */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     bool bound = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
     if (SANITIZED) {

@@ -62,6 +62,9 @@ static const struct {
     {"avx512~", ISA_V3},
     {"avx2",    ISA_V3},
 #elif !defined(SETS) && defined(__x86_64__)
+#if defined(HAVE_AMX)
+    {"amx", ISA_V3 | ISA_AMX},
+#endif
     {"avx512", ISA_V3 | ISA_AVX512},
 #if defined(HAVE_AVXVNNI)
     {"avxvnni", ISA_V3 | ISA_AVXVNNI},

@@ -98,7 +98,7 @@ def test_the_instruction_set_is_a_choice_without_effect(aned, demo_gguf, tmp_pat
     assert r.returncode == 64
     here = r.stderr.decode().split("--isa takes ")[1].split(" on this machine")[0].split(", ")
     assert "scalar" in here
-    for name in {"scalar", "avx2", "avxvnni", "avx512", "neon", "neon_dot", "neon_i8mm"} - set(here):
+    for name in {"scalar", "avx2", "avxvnni", "avx512", "amx", "neon", "neon_dot", "neon_i8mm"} - set(here):
         for cmd in ("logits",), ("mil", "run"):
             r = run(aned, *cmd, "--isa", name, "a", "b", "c")
             assert r.returncode == 69 and r.stderr.startswith(b"unavailable: "), r.stderr

@@ -18,6 +18,9 @@ extern const struct kernels kernels_simde; /* kernel_avx512.c, simulated */
 extern const struct kernels kernels_described;
 extern const struct kernels kernels_evex;
 #endif
+#if defined(HAVE_AMX)
+extern const struct kernels kernels_tiles; /* kernel_amx.c, amx_described.h */
+#endif
 
 static uint64_t seed = 1;
 
@@ -45,7 +48,7 @@ static float bell(void)
 /* The sets under test; the scalar one is the truth. */
 static const struct kernels *set_of(size_t i)
 {
-    const struct kernels *more[4] = {NULL};
+    const struct kernels *more[5] = {NULL};
     size_t n = 0;
     size_t m = 0;
     while (kernels_each(n) != NULL) {
@@ -62,6 +65,11 @@ static const struct kernels *set_of(size_t i)
     }
     if (isa_has(ISA_V3 | ISA_AVX512)) {
         more[m++] = &kernels_evex;
+    }
+#endif
+#if defined(HAVE_AMX)
+    if (isa_has(ISA_V3 | ISA_AVX512 | ISA_VBMI)) {
+        more[m++] = &kernels_tiles;
     }
 #endif
     return i < n ? kernels_each(i) : i < n + m ? more[i - n] : NULL;

@@ -12,6 +12,9 @@ static const struct {
     unsigned needs; /* of base/isa.h */
 } sets[] = {
 #if defined(__x86_64__)
+#if defined(HAVE_AMX)
+    {&kernels_amx,     ISA_V3 | ISA_AMX    },
+#endif
     {&kernels_avx512,  ISA_V3 | ISA_AVX512 },
 #if defined(HAVE_AVXVNNI)
     {&kernels_avxvnni, ISA_V3 | ISA_AVXVNNI},

@@ -19,6 +19,23 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+#define PACK_COLS 8u /* columns that are packed together */
+
+enum pack_order {
+    PACK_PLAIN, /* in the order of k */
+    PACK_PAIRS, /* of each PACK_PAIR the even elements, then the odd ones */
+    PACK_ORDERS
+};
+
+#define PACK_PAIR 128u
+
+/* Bytes of a pack of columns of k elements. */
+static inline size_t pack_bytes(size_t k)
+{
+    return (k + PACK_PAIR - 1) / PACK_PAIR * PACK_PAIR * PACK_COLS *
+           sizeof(int16_t);
+}
+
 struct linear_job;
 struct attend_product;
 struct attend_spans;
@@ -53,6 +70,12 @@ struct kernels {
      * product have the least of theirs. What is not measured is split as often
      * as any column needs. */
     size_t (*run)(const int16_t *q, size_t k_pad);
+    /* Columns that int_many reads in packs of PACK_COLS, pack_bytes(k) each, or
+     * NULL: it reads them one by one. cols: that there are, others are zeros.
+     * Kinds of weights with the same pack_order share packs. */
+    void (*pack)(enum pack_order order, const int16_t *q, size_t ldq,
+                 size_t cols, size_t k_pad, int8_t *to);
+    enum pack_order (*pack_order)(int kind);
     size_t own_words; /* products with tables want as many bytes as so many
                          columns have, or all, besides linear_scratch() */
 
@@ -70,6 +93,9 @@ extern const struct kernels kernels_avx2;
 extern const struct kernels kernels_avxvnni;
 #endif
 extern const struct kernels kernels_avx512;
+#if defined(HAVE_AMX)
+extern const struct kernels kernels_amx;
+#endif
 #elif defined(__aarch64__)
 extern const struct kernels kernels_neon;
 #if defined(HAVE_NEON_DOT)

@@ -72,6 +72,7 @@ struct linear_job {
     size_t cols;
     const int16_t *q; /* column c at q + c * ldq */
     size_t ldq;
+    const int8_t *packed; /* the same columns: kernels.pack's; NULL: none */
     const uint32_t *lo;
     const float *xscale;
     const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
@@ -80,16 +81,29 @@ struct linear_job {
     enum ahead ahead;    /* of weights (linear.c) */
 };
 
+/* Bytes of n elements; n is such that they are whole ones. */
+INLINE size_t int_bytes(int kind, size_t n)
+{
+    return kind == WEIGHT_I8 ? n : kind == WEIGHT_LUT6 ? n / 4 * 3 : n / 2;
+}
+
 /* The table of row o. */
 INLINE const int16_t *linear_table(const struct linear_job *j, size_t o)
 {
     return j->table + o / j->table_rows * weight_entries(j->kind);
 }
 
+/* Columns in whole groups of PACK_COLS. */
+INLINE size_t linear_groups(size_t cols)
+{
+    return (cols + PACK_COLS - 1) / PACK_COLS;
+}
+
 /* Bytes of scratch that int_few and int_many want. */
 static inline size_t linear_scratch(size_t cols)
 {
-    return LINEAR_TILE + cols * LINEAR_MANY * sizeof(float);
+    return LINEAR_TILE +
+           linear_groups(cols) * PACK_COLS * LINEAR_MANY * sizeof(float);
 }
 
 /* How a row is rounded follows from its peak alone. */

@@ -63,12 +63,6 @@
 #define VI_ROWS 1
 #endif
 
-/* Bytes of n elements; n is such that they are whole ones. */
-INLINE size_t int_bytes(int kind, size_t n)
-{
-    return kind == WEIGHT_I8 ? n : kind == WEIGHT_LUT6 ? n / 4 * 3 : n / 2;
-}
-
 INLINE void vi_sum4(const vi a[4], float out[4], bool first)
 {
     vi_put(vi_across(a), out, first);

@@ -1,0 +1,95 @@
+/* tile_many.h - products with more columns: the time goes to multiplying. */
+#pragma once
+
+#include "engine/cpu/kernels/products/tiles/tile_columns.h"
+#include "engine/cpu/kernels/products/tiles/tile_sums.h"
+#include "engine/cpu/kernels/products/tiles/tile_weights.h"
+
+/* Lines of the next block, or of the next strip, a few with every pass. */
+struct asking {
+    const char *p;
+    size_t ldw, lines, at, step; /* of 64 bytes in a row; asked for; at once */
+};
+
+INLINE struct asking asking_new(const struct strip *s, int kind, size_t k,
+                                size_t n, const struct columns *q)
+{
+    const size_t ldw = s->j->ldw;
+    const size_t lines = (int_bytes(kind, n) + 63) / 64;
+    const bool more = k + n < s->j->k;
+    return (struct asking){
+        .p = more ? s->w + int_bytes(kind, k + n)
+                  : s->w + strip_rows(kind) * ldw,
+        .ldw = ldw,
+        .lines = lines,
+        .step = strip_rows(kind) * lines / ((q->groups + 1) / 2) + 1,
+    };
+}
+
+INLINE void ask(struct asking *a, size_t rows)
+{
+    for (size_t i = 0; i < a->step && a->at < rows * a->lines; i++, a->at++) {
+        __builtin_prefetch(a->p + a->at / a->lines * a->ldw +
+                               a->at % a->lines * 64,
+                           0, 2);
+    }
+}
+
+INLINE void many_tiles(const int8_t *tiles, const int8_t *b, size_t b_next,
+                       size_t steps)
+{
+    struct operand a = {(const char *)tiles, STEP, TILE};
+    for (size_t i = 0; i < steps; i++, a.p += PAIR, b += TILE) {
+        tiles_add(&a, b, b_next, false);
+    }
+}
+
+INLINE void many_strip(const struct strip *s, int kind, const struct columns *q,
+                       int8_t *tiles, float *acc)
+{
+    const struct linear_job *j = s->j;
+    UNSET struct sums sums[2];
+    for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
+        const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+        const size_t steps = steps_of(kind, n);
+        struct asking next = asking_new(s, kind, k, n, q);
+        for (size_t i = 0; i < steps; i += 2) {
+            strip_step(s, kind, k, n, i, false, false, tiles + i * PAIR);
+            if (i + 1 < steps) {
+                strip_step(s, kind, k, n, i + 1, true, false,
+                           tiles + (i + 1) * PAIR);
+            }
+        }
+        for (size_t g = 0; g < q->groups; g += 2) {
+            const bool two = g + 1 < q->groups;
+            ask(&next, strip_rows(kind));
+            tiles_zero();
+            many_tiles(tiles, q->b + g * q->ld + k / STEP * TILE,
+                       two ? q->ld : 0, steps);
+            sums_store(&sums[g / 2 % 2], GROUP, acc + g * UNIT * GROUP, two,
+                       k == 0);
+            if (g > 0) { /* those before arrived meanwhile */
+                sums_settle(&sums[(g / 2 + 1) % 2], kind, GROUP);
+            }
+        }
+        sums_settle(&sums[(q->groups + 1) / 2 % 2 == 0], kind, GROUP);
+    }
+}
+
+INLINE size_t many_units(const struct linear_job *j, int kind, size_t begin,
+                         size_t end, char *scratch)
+{
+    const struct columns q = columns_of(j);
+    int8_t *tiles = (int8_t *)(void *)scratch;
+    float *acc = (float *)(void *)(scratch + LINEAR_TILE);
+    size_t o = begin;
+    for (; o + UNIT <= end; o += UNIT) {
+        for (size_t r = 0; r < UNIT; r += strip_rows(kind)) {
+            UNSET struct strip s;
+            strip_new(&s, kind, j, o + r, end);
+            many_strip(&s, kind, &q, tiles, acc + r * GROUP);
+        }
+        unit_finish(j, o, GROUP, acc);
+    }
+    return o;
+}

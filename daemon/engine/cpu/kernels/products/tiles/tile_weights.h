@@ -1,0 +1,182 @@
+/* tile_weights.h - strips of rows of weights, and their steps as tiles. */
+#pragma once
+
+#include "engine/cpu/kernels/products/tiles/tile.h"
+
+/* Weights are bytes, or halves of table entries: tiles of a strip's rows. */
+INLINE size_t planes(int kind)
+{
+    return kind == WEIGHT_LUT4 || kind == WEIGHT_LUT6 ? 2 : 1;
+}
+
+INLINE size_t strip_rows(int kind)
+{
+    return 2 / planes(kind) * TILE_ROWS;
+}
+
+/* What a row's indices are looked up in: 64 entries, or four times 16. */
+struct table {
+    __m512i high, low;
+};
+
+INLINE struct table table_of(int kind, const int16_t *e)
+{
+    const __m512i even = _mm512_set_epi64(6, 4, 2, 0, 6, 4, 2, 0);
+    const __m512i both = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+    struct table t = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    if (kind == WEIGHT_I4) { /* the numbers of four bits */
+        t.high = _mm512_set4_epi32((int)0xfffefdfc, (int)0xfbfaf9f8, 0x07060504,
+                                   0x03020100);
+    } else if (kind == WEIGHT_LUT4) {
+        const __m512i a =
+            _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)e));
+        const __m512i low = _mm512_and_si512(a, _mm512_set1_epi16(63));
+        const __m512i k = _mm512_packs_epi16(_mm512_srai_epi16(a, 6), low);
+        t.high = _mm512_permutexvar_epi64(even, k);
+        t.low = _mm512_permutexvar_epi64(
+            _mm512_add_epi64(even, _mm512_set1_epi64(1)), k);
+    } else if (kind == WEIGHT_LUT6) {
+        const __m512i low6 = _mm512_set1_epi16(63);
+        const __m512i a = _mm512_loadu_si512((const void *)e);
+        const __m512i b = _mm512_loadu_si512((const void *)(e + 32));
+        t.high = _mm512_permutexvar_epi64(
+            both, _mm512_packs_epi16(_mm512_srai_epi16(a, 6),
+                                     _mm512_srai_epi16(b, 6)));
+        t.low = _mm512_permutexvar_epi64(
+            both, _mm512_packs_epi16(_mm512_and_si512(a, low6),
+                                     _mm512_and_si512(b, low6)));
+    }
+    return t;
+}
+
+/* Rows' weights come to tiles a step at a time; in pairs the even step has the
+ * low nibbles of 64 bytes, the odd one their high nibbles. */
+INLINE bool in_pairs(int kind)
+{
+    return kind == WEIGHT_LUT4 || kind == WEIGHT_I4;
+}
+
+/* Where a row's step begins, and the bytes that it reads. */
+INLINE size_t step_at(int kind, size_t step)
+{
+    return in_pairs(kind) ? step / 2 * STEP : int_bytes(kind, STEP) * step;
+}
+
+INLINE size_t step_bytes(int kind)
+{
+    return kind == WEIGHT_LUT6 ? STEP / 4 * 3 : STEP;
+}
+
+INLINE size_t steps_of(int kind, size_t n)
+{
+    return in_pairs(kind) ? (n + PACK_PAIR - 1) / PACK_PAIR * 2
+                          : (n + STEP - 1) / STEP;
+}
+
+/* Each three bytes as four times six bits; others of a byte do not count. */
+INLINE __m512i six_bits(__m512i k)
+{
+    const __m512i spread = _mm512_set_epi32(
+        0x2f2f2e2d, 0x2c2c2b2a, 0x29292827, 0x26262524, 0x23232221, 0x20201f1e,
+        0x1d1d1c1b, 0x1a1a1918, 0x17171615, 0x14141312, 0x1111100f, 0x0e0e0d0c,
+        0x0b0b0a09, 0x08080706, 0x05050403, 0x02020100);
+    const __m512i from = _mm512_set1_epi64(0x322c2620120c0600);
+    return _mm512_multishift_epi64_epi8(from,
+                                        _mm512_permutexvar_epi8(spread, k));
+}
+
+/* One row of a step's tiles. */
+INLINE void row_step(int kind, const struct table *t, __m512i k, bool odd,
+                     int8_t *to)
+{
+    if (kind == WEIGHT_I8) {
+        _mm512_storeu_si512((void *)to, k);
+        return;
+    }
+    if (kind == WEIGHT_LUT6) {
+        k = six_bits(k);
+    } else if (odd) {
+        k = _mm512_srli_epi16(k, 4);
+    }
+    _mm512_storeu_si512((void *)to, _mm512_permutexvar_epi8(k, t->high));
+    if (planes(kind) == 2) {
+        _mm512_storeu_si512((void *)(to + TILE),
+                            _mm512_permutexvar_epi8(k, t->low));
+    }
+}
+
+/* A strip of rows from o on. */
+struct strip {
+    const struct linear_job *j;
+    size_t o;
+    const char *w;
+    const char *next; /* a strip to come, to prefetch */
+    struct table table[UNIT]; /* of each row */
+};
+
+/* Neighbours often share a table. */
+INLINE void strip_tables(struct strip *s, int kind)
+{
+    const size_t rows = kind == WEIGHT_I4 ? SIZE_MAX : s->j->table_rows;
+    const size_t n = rows == 1 ? s->o : s->o / rows;
+    const size_t entries = weight_entries((enum weight_kind)kind);
+    const int16_t *e = s->j->table + n * entries;
+    size_t left = rows - (s->o - n * rows);
+    struct table t = table_of(kind, e);
+    for (size_t r = 0; r < strip_rows(kind); r++) {
+        s->table[r] = t;
+        if (--left == 0 && r + 1 < strip_rows(kind)) {
+            e += entries;
+            left = rows;
+            t = table_of(kind, e);
+        }
+    }
+}
+
+INLINE void strip_new(struct strip *s, int kind, const struct linear_job *j,
+                      size_t o, size_t end)
+{
+    const size_t bytes = strip_rows(kind) * j->ldw;
+    const size_t after =
+        o + (AHEAD + bytes - 1) / bytes * strip_rows(kind);
+    s->j = j;
+    s->o = o;
+    s->w = j->w + o * j->ldw;
+    s->next = after < end || j->then == NULL ? j->w + after * j->ldw
+                                             : j->then + (after - end) * j->ldw;
+    if (kind != WEIGHT_I8) {
+        strip_tables(s, kind);
+    }
+}
+
+/* Step `step` of a block at k, of n elements, as two tiles. ahead: the lines of
+ * the next strip that stand where this step's do, to the second cache. */
+INLINE void strip_step(const struct strip *s, int kind, size_t k, size_t n,
+                       size_t step, bool odd, bool ahead, int8_t *to)
+{
+    const size_t rows = strip_rows(kind);
+    const size_t at = step_at(kind, step);
+    const size_t bytes = step_bytes(kind);
+    const size_t lines = rows * bytes / 64;
+    const char *p = s->w + int_bytes(kind, k) + at;
+    const char *next = s->next + (int_bytes(kind, k) + at) * rows;
+    const size_t there = int_bytes(kind, n) - at;
+    const size_t valid = there < bytes ? there : bytes;
+    const __mmask64 mask = ~(__mmask64)0 >> (64 - valid);
+    if (there >= 64) {
+        for (size_t r = 0; r < rows; r++, p += s->j->ldw) {
+            const size_t tile = r / TILE_ROWS * TILE;
+            if (ahead && r < lines && !(in_pairs(kind) && odd)) {
+                __builtin_prefetch(next + r * 64, 0, 2);
+                __builtin_prefetch(p + 2 * STEP, 0, 3);
+            }
+            row_step(kind, &s->table[r], _mm512_loadu_si512((const void *)p),
+                     odd, to + tile + r % TILE_ROWS * STEP);
+        }
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, p += s->j->ldw) {
+        row_step(kind, &s->table[r], _mm512_maskz_loadu_epi8(mask, p), odd,
+                 to + r / TILE_ROWS * TILE + r % TILE_ROWS * STEP);
+    }
+}
