@@ -64,13 +64,15 @@ static inline void described_dpbssd(int to, int x, int y)
         a->bytes != 4 * b->rows) {
         abort();
     }
+    /* the manual's loops over m, k, n and the four bytes, n inside: vectors */
     for (int m = 0; m < c->rows; m++) {
         int32_t sum[16];
         memcpy(sum, c->at[m], sizeof(sum));
         for (int k = 0; k < b->rows; k++) {
-            for (int n = 0; n < c->bytes / 4; n++) {
-                for (int i = 0; i < 4; i++) {
-                    sum[n] += a->at[m][4 * k + i] * b->at[k][4 * n + i];
+            for (int i = 0; i < 4; i++) {
+                const int32_t w = a->at[m][4 * k + i];
+                for (int n = 0; n < 16; n++) { /* zeros after c->bytes */
+                    sum[n] += w * b->at[k][4 * n + i];
                 }
             }
         }

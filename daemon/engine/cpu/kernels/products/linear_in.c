@@ -167,8 +167,9 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
         RETERR(grow(&in->lane, &in->cap_lane, 2 * n, sizeof(*in->lane), e));
     }
     for (int o = 0; integer && kn->pack != NULL && o < PACK_ORDERS; o++) {
-        /* at worst each row is two columns, and a group */
-        size_t bytes = n * pack_bytes(in->k);
+        /* all rows wide, at worst in groups of the fewest columns */
+        size_t packs = 2 * n / num_min(kn->many, PACK_COLS) + 1;
+        size_t bytes = packs * pack_bytes(in->k);
         RETERR(grow(&in->pack[o], &in->cap_pack[o], bytes, 1, e));
     }
     if (real) {
