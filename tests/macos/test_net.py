@@ -10,7 +10,7 @@ import sdk
 
 # Which files no target of macOS has, and why.
 ELSEWHERE = {
-    "daemon/engine/cpu/kernels/sets/kernel_avx*.c": "instructions of x86",
+    "daemon/engine/cpu/kernels/sets/kernel_a[mv]x*.c": "instructions of x86",
     "tests/arm64/*.c": "LD_PRELOAD, under qemu",
     "tests/fault/seam.c": "takes the place of libc's functions by name",
     "tests/unit/api/test_body.c": "-Wl,--wrap of GNU's linkers",
