@@ -87,6 +87,24 @@ INLINE size_t int_bytes(int kind, size_t n)
     return kind == WEIGHT_I8 ? n : kind == WEIGHT_LUT6 ? n / 4 * 3 : n / 2;
 }
 
+/* Weights that are read next, `lines` of 64 bytes in each of `rows` rows: they
+ * are prefetched to the second cache, a few lines at a time. */
+struct asking {
+    const char *w; /* NULL: there are none */
+    size_t ldw, lines, rows;
+    size_t at; /* lines prefetched */
+};
+
+INLINE void ask(struct asking *a, size_t n)
+{
+    for (; a->w != NULL && n > 0 && a->at < a->rows * a->lines; n--) {
+        __builtin_prefetch(a->w + a->at / a->lines * a->ldw +
+                               a->at % a->lines * 64,
+                           0, 2);
+        a->at++;
+    }
+}
+
 /* The table of row o. */
 INLINE const int16_t *linear_table(const struct linear_job *j, size_t o)
 {

@@ -239,25 +239,7 @@ static uint8_t int_lane(const int16_t *q, size_t k_pad)
     return (uint8_t)lane;
 }
 
-/* The prefetch of the block of weights that is packed next: a few lines with
- * every tile of columns, into the second cache. */
-#define ASK_COLS 256 /* for fewer it is a burst that products wait for */
-
-struct many_ahead {
-    const char *w; /* NULL: there is none */
-    size_t ldw, lines; /* of 64 bytes in a row */
-    size_t at;         /* lines prefetched */
-};
-
-INLINE void many_ask(struct many_ahead *a, size_t lines)
-{
-    for (; a->w != NULL && lines > 0 && a->at < MANY_ROWS * a->lines; lines--) {
-        __builtin_prefetch(a->w + a->at / a->lines * a->ldw +
-                               a->at % a->lines * 64,
-                           0, 2);
-        a->at++;
-    }
-}
+#define ASK_COLS 256 /* fewer make a burst of it that products wait for */
 
 /* A block of n elements from k on of MANY_ROWS rows from o on. */
 struct many_block {
@@ -287,13 +269,13 @@ INLINE void many_some(const struct many_block *b, int C, size_t c)
     }
 }
 
-INLINE void many_columns(const struct many_block *b, struct many_ahead *ahead)
+INLINE void many_columns(const struct many_block *b, struct asking *next)
 {
     const size_t cols = b->j->cols;
-    size_t ask = MANY_ROWS * ahead->lines * MANY_COLS / cols + 1;
+    size_t lines = MANY_ROWS * next->lines * MANY_COLS / cols + 1;
     size_t c = 0;
     for (; c + MANY_COLS <= cols; c += MANY_COLS) {
-        many_ask(ahead, ask);
+        ask(next, lines);
         many_some(b, MANY_COLS, c);
     }
     for (; c + 3 <= cols; c += 3) {
@@ -315,21 +297,22 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
         const char *w = j->w + o * j->ldw;
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
             size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
-            struct many_ahead ahead = {
+            struct asking next = {
+                .rows = MANY_ROWS,
                 .ldw = j->ldw,
                 .lines = (int_bytes(kind, n) + 63) / 64,
             };
             if (k + n < j->k) {
-                ahead.w = w + int_bytes(kind, k + n);
+                next.w = w + int_bytes(kind, k + n);
             } else if (o + 2 * MANY_ROWS <= end) {
-                ahead.w = w + MANY_ROWS * j->ldw;
+                next.w = w + MANY_ROWS * j->ldw;
             }
             if (j->cols < ASK_COLS) {
-                ahead.w = NULL;
+                next.w = NULL;
             }
             many_pack(j, o, k, n, tile);
             const struct many_block b = {j, o, k, n, look_has(kind), tile, acc};
-            many_columns(&b, &ahead);
+            many_columns(&b, &next);
         }
         if (j->cols > j->n) {
             linear_finish(j, o, MANY_ROWS, 0, j->n, acc, MANY_ROWS);

@@ -5,34 +5,18 @@
 #include "engine/cpu/kernels/products/tiles/tile_sums.h"
 #include "engine/cpu/kernels/products/tiles/tile_weights.h"
 
-/* Lines of the next block, or of the next strip, a few with every pass. */
-struct asking {
-    const char *p;
-    size_t ldw, lines, at, step; /* of 64 bytes in a row; asked for; at once */
-};
-
-INLINE struct asking asking_new(const struct strip *s, int kind, size_t k,
-                                size_t n, const struct columns *q)
+/* The next block of the strip, or the first one of the next strip. */
+INLINE struct asking strip_next(const struct strip *s, int kind, size_t k,
+                                size_t n)
 {
-    const size_t ldw = s->j->ldw;
-    const size_t lines = (int_bytes(kind, n) + 63) / 64;
     const bool more = k + n < s->j->k;
     return (struct asking){
-        .p = more ? s->w + int_bytes(kind, k + n)
-                  : s->w + strip_rows(kind) * ldw,
-        .ldw = ldw,
-        .lines = lines,
-        .step = strip_rows(kind) * lines / ((q->groups + 1) / 2) + 1,
+        .w = s->w + (more ? int_bytes(kind, k + n)
+                          : strip_rows(kind) * s->j->ldw),
+        .ldw = s->j->ldw,
+        .lines = (int_bytes(kind, n) + 63) / 64,
+        .rows = strip_rows(kind),
     };
-}
-
-INLINE void ask(struct asking *a, size_t rows)
-{
-    for (size_t i = 0; i < a->step && a->at < rows * a->lines; i++, a->at++) {
-        __builtin_prefetch(a->p + a->at / a->lines * a->ldw +
-                               a->at % a->lines * 64,
-                           0, 2);
-    }
 }
 
 INLINE void many_tiles(const int8_t *tiles, const int8_t *b, size_t b_next,
@@ -52,7 +36,8 @@ INLINE void many_strip(const struct strip *s, int kind, const struct columns *q,
     for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
         const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
         const size_t steps = steps_of(kind, n);
-        struct asking next = asking_new(s, kind, k, n, q);
+        struct asking next = strip_next(s, kind, k, n);
+        const size_t lines = next.rows * next.lines / ((q->groups + 1) / 2) + 1;
         for (size_t i = 0; i < steps; i += 2) {
             strip_step(s, kind, k, n, i, false, false, tiles + i * PAIR);
             if (i + 1 < steps) {
@@ -62,7 +47,7 @@ INLINE void many_strip(const struct strip *s, int kind, const struct columns *q,
         }
         for (size_t g = 0; g < q->groups; g += 2) {
             const bool two = g + 1 < q->groups;
-            ask(&next, strip_rows(kind));
+            ask(&next, lines);
             tiles_zero();
             many_tiles(tiles, q->b + g * q->ld + k / STEP * TILE,
                        two ? q->ld : 0, steps);
