@@ -1,6 +1,7 @@
 /* amx_described.h - Intel's tiles as their manual describes them, for tests on
  * machines with AVX-512 and without AMX. Included before anything else. A tile
- * that is not configured, or read beyond what it has, ends the test. */
+ * that is read and not configured, or a product of tiles that do not fit one
+ * another, ends the test. */
 #pragma once
 
 #include <immintrin.h>

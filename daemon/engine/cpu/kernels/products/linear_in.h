@@ -40,6 +40,7 @@ struct linear_in {
     char *scratch;
 };
 
+/* Elements of a column, with zeros up to a whole step of the set. */
 static inline size_t padded(const struct linear_in *in,
                             const struct kernels *kn)
 {
@@ -52,6 +53,7 @@ static inline size_t rounding_grain(const struct linear_in *in)
     return ROUND_MIN / 2 / (in->k + 1) + 1;
 }
 
+/* Column c of all groups' (struct group). */
 static inline int16_t *column(const struct linear_in *in, size_t c)
 {
     return in->q + c * in->ldq;

@@ -4,8 +4,8 @@
  *
  * A tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums
  * the products of 16 rows of weights, 64 elements of each, with 16 columns of
- * bytes: eight times what products of 16 bits do in that time. Integers are
- * taken apart into signed bytes for it:
+ * bytes: by the rates of instructions 8 times what those for 16 bits do, with
+ * both halves counted. Integers are taken apart into signed bytes for it:
  *
  *   a column  q = 128 * high + low   high in [-128, 127], low in [0, 127]
  *   a table   e =  64 * high + low   high in [-64, 63],   low in [0, 63]

@@ -20,8 +20,8 @@
 static_assert(LINEAR_BLOCK / STEP * PAIR <= LINEAR_TILE, "a block");
 static_assert(LINEAR_BLOCK % PACK_PAIR == 0, "pairs");
 
-/* What the tile registers are (Intel's manual, volume 1, 18.2): 0 to 3 sums, 4
- * and 5 weights, 6 and 7 columns. */
+/* What the tile registers are (Intel's manual, volume 1, on AMX): 0 to 3 sums,
+ * 4 and 5 weights, 6 and 7 columns. */
 struct tile_config {
     uint8_t palette, start_row, none[14];
     uint16_t row_bytes[16];
@@ -43,6 +43,13 @@ INLINE void tiles_configure(size_t width)
     HOLD(p); /* gcc's header says that 8 bytes are read */
     RELOAD();
     _tile_loadconfig(p);
+}
+
+/* Rows' weights come to tiles a step at a time; in pairs the even step has the
+ * low nibbles of 64 bytes, the odd one their high nibbles. */
+INLINE bool in_pairs(int kind)
+{
+    return kind == WEIGHT_LUT4 || kind == WEIGHT_I4;
 }
 
 /* Weights of a step: two tiles whose rows are ld apart. */

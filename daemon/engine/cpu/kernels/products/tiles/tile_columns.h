@@ -98,7 +98,7 @@ INLINE void pack_tile(enum pack_order order, const int16_t *q, size_t ldq,
 
 static enum pack_order pack_order(int kind)
 {
-    return kind == WEIGHT_LUT4 || kind == WEIGHT_I4 ? PACK_PAIRS : PACK_PLAIN;
+    return in_pairs(kind) ? PACK_PAIRS : PACK_PLAIN;
 }
 
 static void pack(enum pack_order order, const int16_t *q, size_t ldq,

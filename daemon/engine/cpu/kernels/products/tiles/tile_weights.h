@@ -49,13 +49,6 @@ INLINE struct table table_of(int kind, const int16_t *e)
     return t;
 }
 
-/* Rows' weights come to tiles a step at a time; in pairs the even step has the
- * low nibbles of 64 bytes, the odd one their high nibbles. */
-INLINE bool in_pairs(int kind)
-{
-    return kind == WEIGHT_LUT4 || kind == WEIGHT_I4;
-}
-
 /* Where a row's step begins, and the bytes that it reads. */
 INLINE size_t step_at(int kind, size_t step)
 {
@@ -149,8 +142,9 @@ INLINE void strip_new(struct strip *s, int kind, const struct linear_job *j,
     }
 }
 
-/* Step `step` of a block at k, of n elements, as two tiles. ahead: the lines of
- * the next strip that stand where this step's do, to the second cache. */
+/* Step `step` of a block at k, of n elements, as two tiles. ahead: prefetch the
+ * lines of the next strip that stand where this step's do, to the second cache,
+ * and what these rows have two lines further, to the first. */
 INLINE void strip_step(const struct strip *s, int kind, size_t k, size_t n,
                        size_t step, bool odd, bool ahead, int8_t *to)
 {
