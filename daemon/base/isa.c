@@ -81,14 +81,13 @@ static unsigned look(void)
     if (seven.a >= 1 && all(more.a, 1u << 4)) {
         has |= ISA_AVXVNNI;
     }
-    /* F, BW, VL; VNNI */
-    if (all(seven.b, 1u << 16 | 1u << 30 | 1u << 31) &&
+    /* F, DQ, BW, VL; VNNI */
+    if (all(seven.b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
         all(seven.c, 1u << 11) && all(saved_registers(), SAVED_512)) {
         has |= ISA_AVX512;
     }
-    /* DQ; VBMI */
-    if (all(has, ISA_AVX512) && all(seven.b, 1u << 17) &&
-        all(seven.c, 1u << 1)) {
+    /* VBMI */
+    if (all(has, ISA_AVX512) && all(seven.c, 1u << 1)) {
         has |= ISA_VBMI;
     }
     /* AMX-TILE and AMX-INT8 */

@@ -8,13 +8,13 @@
 
 enum isa {
     ISA_V3 = 1,      /* all of x86-64-v3: AVX2, FMA, F16C, BMI ... */
-    ISA_AVX512 = 2,  /* F, BW, VL and VNNI, on top of V3 */
+    ISA_AVX512 = 2,  /* F, BW, DQ, VL and VNNI, on top of V3 */
     ISA_AVXVNNI = 4, /* on top of V3 */
     ISA_SHA = 8,
     ISA_DOTPROD = 16, /* arm64: FEAT_DotProd, on top of ARMv8.2 */
     ISA_I8MM = 32,    /* arm64: FEAT_I8MM, the same */
     ISA_INTEL = 64,   /* no instruction: who made it; its caches differ */
-    ISA_VBMI = 128,   /* AVX-512's DQ and VBMI, on top of AVX512 */
+    ISA_VBMI = 128,   /* AVX-512's VBMI, on top of AVX512 */
     ISA_AMX = 256, /* AMX-TILE and AMX-INT8, on top of VBMI; the process may use
                       the tiles (Linux) */
 };

@@ -71,3 +71,17 @@ static inline __m512i shim_cvtepu8_epi16(__m256i a)
     return r;
 }
 #define _mm512_cvtepu8_epi16 shim_cvtepu8_epi16
+
+static inline __m256 shim_cvtepi64_ps(__m512i a)
+{
+    int64_t i[8];
+    float f[8];
+    __m256 r;
+    memcpy(i, &a, sizeof(a));
+    for (int n = 0; n < 8; n++) {
+        f[n] = (float)i[n];
+    }
+    memcpy(&r, f, sizeof(r));
+    return r;
+}
+#define _mm512_cvtepi64_ps shim_cvtepi64_ps

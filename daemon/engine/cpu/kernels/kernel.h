@@ -2,8 +2,8 @@
  *
  * Every set gives the same bits; which one runs is chosen when a model is
  * opened. "scalar" is plain C, the reference, and runs everywhere; "avx2" wants
- * x86-64-v3, "avxvnni" AVX-VNNI besides, "avx512" F, BW, VL and VNNI, "amx"
- * DQ, VBMI, AMX-TILE and AMX-INT8 besides; "neon" is arm64, "neon_dot" wants
+ * x86-64-v3, "avxvnni" AVX-VNNI besides, "avx512" F, BW, DQ, VL and VNNI, "amx"
+ * VBMI, AMX-TILE and AMX-INT8 besides; "neon" is arm64, "neon_dot" wants
  * FEAT_DotProd besides, "neon_i8mm" FEAT_I8MM.
  */
 #pragma once

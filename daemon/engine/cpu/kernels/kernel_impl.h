@@ -62,11 +62,11 @@ struct kernels {
                      void *scratch);
     size_t many; /* columns from which int_many is */
     /* What int_many wants to know of every column, or NULL: how many runs of
-     * LOOK_PRODUCTS elements, counted from each LINEAR_BLOCK on, an int32 can
+     * LOOK_PRODUCTS elements, counted from each LOOK_BLOCK on, an int32 can
      * add up, times entries of a table; one at least. */
     uint8_t (*lane)(const int16_t *q, size_t k_pad);
     /* The same of int_few, or NULL: how many elements, counted from each
-     * LINEAR_BLOCK on, it can add up before it splits lanes; all columns of a
+     * LOOK_BLOCK on, it can add up before it splits lanes; all columns of a
      * product have the least of theirs. What is not measured is split as often
      * as any column needs. */
     size_t (*run)(const int16_t *q, size_t k_pad);

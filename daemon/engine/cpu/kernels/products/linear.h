@@ -19,8 +19,8 @@
  * Weights that are indices of 4 or 6 bits into tables for whole rows are such
  * integers too: entries of at most WEIGHT_TABLE_PEAK and a scale a row
  * (weight_table.c). They are looked up in registers (linear_look.h). The sums
- * of a block do not fit in int32 then; they are exact all the same, and rounded
- * to floats once.
+ * of a block, which has LOOK_BLOCK elements then, do not fit in int32; they are
+ * exact all the same, and rounded to floats once.
  *
  * Weights of other kinds (fp16, fp32, other tables, sparse, ...) are multiplied
  * with fp32 activations in the canonical 16-lane reduction of gemm.h; those
@@ -32,6 +32,7 @@
 #include "engine/cpu/weights/weight.h"
 
 #define LINEAR_BLOCK 1024u
+#define LOOK_BLOCK   2048u /* of tables */
 
 /* n rows of k activations, made ready once for all products that read them. */
 struct linear_in;

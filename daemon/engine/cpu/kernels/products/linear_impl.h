@@ -41,7 +41,7 @@
 #define LOOK_PRODUCTS   32           /* with a table that a lane can add up */
 #define LINEAR_LANE_MAX 8u
 #define LOOK_SHIFT      16           /* of the high half of a wide sum */
-#define LINEAR_TILE  65536u       /* bytes of a packed tile of weights */
+#define LINEAR_TILE  131072u      /* bytes of a packed tile of weights */
 #define LINEAR_MANY     32u          /* rows in the largest tile */
 
 /* Where lines are prefetched to: the first cache; the second; the second, and
@@ -85,6 +85,18 @@ struct linear_job {
 INLINE size_t int_bytes(int kind, size_t n)
 {
     return kind == WEIGHT_I8 ? n : kind == WEIGHT_LUT6 ? n / 4 * 3 : n / 2;
+}
+
+/* Elements of k whose sum is exact. */
+INLINE size_t int_block(int kind)
+{
+    return kind == WEIGHT_I8 || kind == WEIGHT_I4 ? LINEAR_BLOCK : LOOK_BLOCK;
+}
+
+/* Those of the block at k. */
+INLINE size_t int_block_at(int kind, size_t all, size_t k)
+{
+    return all - k < int_block(kind) ? all - k : int_block(kind);
 }
 
 /* Weights that are read next, `lines` of 64 bytes in each of `rows` rows: they

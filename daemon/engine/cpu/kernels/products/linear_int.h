@@ -26,7 +26,7 @@
  *   vi_rows_join(const vi a[2])         the four sums of two of these
  *   VI_KEEP                   weights stay in registers from part to part
  *
- * Sums of a block of LINEAR_BLOCK are exact, so tiles of any shape give the
+ * Sums of a block (int_block) are exact, so tiles of any shape give the
  * same bits; the blocks are added as floats in order of k.
  *
  * int_few keeps a tile of sums in registers and reads the weights where they
@@ -225,7 +225,7 @@ INLINE size_t few_lda(int R)
 #include "engine/cpu/kernels/products/linear_look.h"
 #include "engine/cpu/kernels/products/linear_look_one.h"
 
-/* n <= LINEAR_BLOCK elements of R rows and C columns: acc[c * lda + r]. */
+/* n <= int_block(kind) elements of R rows and C columns: acc[c * lda + r]. */
 INLINE void few_tile(int kind, int R, int C, const struct few_rows *f,
                      const int16_t *q, size_t ldq, size_t n, float *acc,
                      bool first)
@@ -335,7 +335,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t row, size_t k,
                       float *acc)
 {
     const struct linear_job *j = p->j;
-    const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+    const size_t n = int_block_at(p->kind, j->k, k);
     const size_t at = int_bytes(p->kind, k);
     struct few_rows f = {
         .w = j->w + row * j->ldw + at,
@@ -356,7 +356,7 @@ INLINE void few_group(const struct few_piece *p, int R, size_t row, size_t k,
          (!same && look_held(p->kind, R) == 1))) {
         look_words(p->kind, R, &f, n, p->words);
         f = (struct few_rows){.w = (const char *)p->words,
-                              .ldw = LINEAR_BLOCK * sizeof(int16_t),
+                              .ldw = LOOK_BLOCK * sizeof(int16_t),
                               .run = f.run};
         (R == 4 ? words_block_4 : words_block_2)(j, &f, k,
                                                  (n + VB - 1) / VB * VB, acc);
@@ -373,7 +373,7 @@ INLINE void few_groups(const struct few_piece *p, int R, size_t o,
     const size_t rows = (size_t)R;
     for (size_t g = 0; g < groups; g++) {
         float *acc = p->acc + g * (R == 4 ? 4 : rows * j->cols);
-        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
+        for (size_t k = 0; k < j->k; k += int_block(p->kind)) {
             few_group(p, R, o + g * rows, k, acc);
         }
     }
@@ -418,7 +418,7 @@ INLINE void few_run(const struct linear_job *j, int kind, few_one *one,
         .words = (int16_t *)(void *)scratch,
     };
     size_t o = begin;
-    if (one_fits(j)) {
+    if (one_fits(j, kind)) {
         o = one(j, begin, end, scratch);
     } else if (FEW_TALL == FEW_COLS || j->cols <= FEW_TALL) {
         o = few_rows_run(&p, 4, o);
@@ -455,7 +455,7 @@ INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
     struct linear_job mine = *j;
     int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols));
     const bool alone = LOOK_PAIRS == PAIRS_ONE;
-    if (!look_owns(kind) || (alone && !one_fits(j))) {
+    if (!look_owns(kind) || (alone && !one_fits(j, kind))) {
         few_run(j, kind, one, begin, end, scratch);
         return;
     }

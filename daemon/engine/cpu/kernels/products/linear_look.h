@@ -450,12 +450,12 @@ INLINE void look_words_store(int kind, const struct lk_table *t, bool pair,
     }
 }
 
-/* n elements of R rows as LOOK_WORDS, LINEAR_BLOCK from row to row. */
+/* n elements of R rows as LOOK_WORDS, LOOK_BLOCK from row to row. */
 INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
                        int16_t *words)
 {
     const size_t step = look_bytes(kind, VB);
-    for (int r = 0; r < R; r++, words += LINEAR_BLOCK) {
+    for (int r = 0; r < R; r++, words += LOOK_BLOCK) {
         const struct lk_table t = f->table[r];
         const char *p = f->w + (size_t)r * f->ldw;
         const size_t most = look_pairs(kind) ? (size_t)2 * VB : VB;
@@ -480,7 +480,7 @@ INLINE void look_words(int kind, int R, const struct few_rows *f, size_t n,
 }
 
 #if LOOK_PAIRS > 0
-static_assert(LOOK_RUN % (2 * VB) == 0 && LINEAR_BLOCK % (2 * VB) == 0,
+static_assert(LOOK_RUN % (2 * VB) == 0 && LOOK_BLOCK % (2 * VB) == 0,
               "no pair crosses a border");
 
 /* n elements of a column in the order of pairs; n is a multiple of VB. */
@@ -522,11 +522,11 @@ INLINE bool look_fits(const int16_t *q, size_t n, size_t run)
  * than one of WEIGHT_LUT6: both must have room. */
 static size_t look_run_of(const int16_t *q, size_t k_pad)
 {
-    size_t run = LINEAR_BLOCK;
-    for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
-        size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
+    size_t run = LOOK_BLOCK;
+    for (size_t k = 0; k < k_pad; k += LOOK_BLOCK) {
+        size_t n = k_pad - k < LOOK_BLOCK ? k_pad - k : LOOK_BLOCK;
 #if LOOK_PAIRS == PAIRS_ALL
-        UNSET int16_t own[LINEAR_BLOCK];
+        UNSET int16_t own[LOOK_BLOCK];
         look_pair_words(q + k, n, own);
 #endif
         while (run > LOOK_RUN && !look_fits(q + k, n, run)) {

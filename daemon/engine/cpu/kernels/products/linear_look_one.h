@@ -91,27 +91,20 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
     if (i < n) {
         look_tail(kind, 1, 1, t, p, 0, n - i, q, 0, a + 3);
     }
-    if (LOOK_ONE >= 2 * LINEAR_BLOCK) { /* two fill a lane */
-        a[0] = vi_add(a[0], a[1]);
-        a[1] = vi_add(a[2], a[3]);
-        *high = vi_add(vi_high(a[0]), vi_high(a[1]));
-        *low = vi_add(vi_low(a[0]), vi_low(a[1]));
-        return;
-    }
     *high = vi_add(vi_add(vi_high(a[0]), vi_high(a[1])),
                    vi_add(vi_high(a[2]), vi_high(a[3])));
     *low = vi_add(vi_add(vi_low(a[0]), vi_low(a[1])),
                   vi_add(vi_low(a[2]), vi_low(a[3])));
 }
 
-/* The same of n <= LINEAR_BLOCK. */
+/* The same of n <= LOOK_BLOCK. */
 INLINE void look_block(int kind, const struct lk_table *t, const char *p,
                        const char *ahead, enum ahead to, const int16_t *q,
                        size_t n, vi *high, vi *low)
 {
-    size_t have = LOOK_ONE < LINEAR_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
+    size_t have = LOOK_ONE < LOOK_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
     look_lanes(kind, t, p, ahead, to, q, have, high, low);
-    for (size_t i = have; LOOK_ONE < LINEAR_BLOCK && i < n; i += have) {
+    for (size_t i = have; LOOK_ONE < LOOK_BLOCK && i < n; i += have) {
         UNSET vi more[2];
         const size_t at = look_bytes(kind, i);
         have = n - i < LOOK_ONE ? n - i : LOOK_ONE;
@@ -133,8 +126,8 @@ INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
     size_t have = 0;
     lk_set(kind, &t, at.entries);
     for (size_t r = o; r < o + rows; r++) {
-        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+        for (size_t k = 0; k < j->k; k += LOOK_BLOCK) {
+            const size_t n = int_block_at(kind, j->k, k);
             const char *p = j->w + r * j->ldw + look_bytes(kind, k);
             const char *ahead = p + ahead_bytes(to);
             if (ahead >= end && j->then != NULL) {

@@ -24,7 +24,7 @@
 #define MANY_ROWS (MANY_VECS * LANES)
 
 static_assert(MANY_ROWS <= LINEAR_MANY, "scratch");
-static_assert(MANY_ROWS * LINEAR_BLOCK * 2 <= LINEAR_TILE, "scratch");
+static_assert(MANY_ROWS * LOOK_BLOCK * 2 <= LINEAR_TILE, "scratch");
 
 INLINE void many_store(const vi t[LANES], int16_t *tile)
 {
@@ -192,7 +192,7 @@ INLINE void many_tile(int C, const int16_t *tile, size_t pairs, size_t lane,
 
 /* --- how often the lanes of tables are split --- */
 
-/* Sums of |q| of runs of LOOK_PRODUCTS elements, n <= LINEAR_BLOCK in all;
+/* Sums of |q| of runs of LOOK_PRODUCTS elements, n <= LOOK_BLOCK in all;
  * n is a multiple. */
 INLINE void lane_sums(const int16_t *q, size_t n, int32_t *sum)
 {
@@ -227,10 +227,10 @@ INLINE bool lane_fits(const int32_t *sum, size_t n, size_t lane)
 
 static uint8_t int_lane(const int16_t *q, size_t k_pad)
 {
-    int32_t sum[LINEAR_BLOCK / LOOK_PRODUCTS];
+    int32_t sum[LOOK_BLOCK / LOOK_PRODUCTS];
     size_t lane = LINEAR_LANE_MAX;
-    for (size_t k = 0; k < k_pad; k += LINEAR_BLOCK) {
-        size_t n = k_pad - k < LINEAR_BLOCK ? k_pad - k : LINEAR_BLOCK;
+    for (size_t k = 0; k < k_pad; k += LOOK_BLOCK) {
+        size_t n = k_pad - k < LOOK_BLOCK ? k_pad - k : LOOK_BLOCK;
         lane_sums(q + k, n, sum);
         while (lane > 1 && !lane_fits(sum, n / LOOK_PRODUCTS, lane)) {
             lane--;
@@ -295,8 +295,8 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
     size_t o = begin;
     for (; o + MANY_ROWS <= end; o += MANY_ROWS) {
         const char *w = j->w + o * j->ldw;
-        for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+        for (size_t k = 0; k < j->k; k += int_block(kind)) {
+            const size_t n = int_block_at(kind, j->k, k);
             struct asking next = {
                 .rows = MANY_ROWS,
                 .ldw = j->ldw,

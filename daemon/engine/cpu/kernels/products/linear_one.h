@@ -15,16 +15,16 @@
 #define ONE_ROWS 4 /* of any number of blocks: vi_sum4 comes out even */
 
 /* Blocks of a row. */
-INLINE size_t one_blocks(size_t k)
+INLINE size_t one_blocks(const struct linear_job *j, int kind)
 {
-    return (k + LINEAR_BLOCK - 1) / LINEAR_BLOCK;
+    return (j->k + int_block(kind) - 1) / int_block(kind);
 }
 
 /* One column, and the sums of ONE_ROWS rows fit where a tile would lie? */
-INLINE bool one_fits(const struct linear_job *j)
+INLINE bool one_fits(const struct linear_job *j, int kind)
 {
     return j->cols == 1 &&
-           one_blocks(j->k) <= LINEAR_TILE / sizeof(float) / ONE_ROWS;
+           one_blocks(j, kind) <= LINEAR_TILE / sizeof(float) / ONE_ROWS;
 }
 
 /* The lines at p and at q, into sums of their own for the two parts. */
@@ -79,7 +79,7 @@ INLINE void one_rows(const struct linear_job *j, int kind, enum ahead to,
     }
     for (size_t r = o; r < o + ONE_ROWS; r++) {
         for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-            size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+            const size_t n = int_block_at(kind, j->k, k);
             const char *p = j->w + r * j->ldw + int_bytes(kind, k);
             const char *ahead = p + ahead_bytes(to);
             if (ahead >= end && j->then != NULL) {
@@ -118,7 +118,7 @@ INLINE size_t one_run(const struct linear_job *j, int kind, enum ahead to,
         n = n < LINEAR_MANY ? n : LINEAR_MANY;
         for (size_t r = 0; r < n; r += ONE_ROWS) {
             one_rows(j, kind, to, o + r, stop, sums);
-            one_add(one_blocks(j->k), sums, acc + r);
+            one_add(one_blocks(j, kind), sums, acc + r);
         }
         linear_finish(j, o, n, 0, j->n, acc, LINEAR_MANY);
         o += n;

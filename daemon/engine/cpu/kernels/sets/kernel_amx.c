@@ -1,5 +1,5 @@
 /* kernel_amx.c - the "amx" set: products of MANY columns and more by tiles of
- * bytes (AMX-TILE, AMX-INT8, with AVX-512's DQ and VBMI); all else is what the
+ * bytes (AMX-TILE, AMX-INT8, with AVX-512's VBMI); all else is what the
  * "avx512" set does.
  *
  * A tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums

@@ -1,4 +1,4 @@
-/* kernel_avx512.c - the "avx512" set: F, BW, VL and VNNI. */
+/* kernel_avx512.c - the "avx512" set: F, BW, DQ, VL and VNNI. */
 #include <immintrin.h>
 
 #include "engine/cpu/kernels/attention/attend_impl.h"
@@ -194,12 +194,7 @@ INLINE void lk_put8(const vi a[8], float *out, float *next, bool first)
                                 _mm512_unpackhi_epi64(b, c));
     }
     vi s = add_lanes(add_lanes(p[0], p[1]), add_lanes(p[2], p[3]));
-    vi low = _mm512_and_si512(s, _mm512_set1_epi64((1 << LOOK_SHIFT) - 1));
-    __m256 f = _mm256_fmadd_ps(
-        _mm256_cvtepi32_ps(
-            _mm512_cvtepi64_epi32(_mm512_srai_epi64(s, LOOK_SHIFT))),
-        _mm256_set1_ps((float)(1 << LOOK_SHIFT)),
-        _mm256_cvtepi32_ps(_mm512_cvtepi64_epi32(low)));
+    __m256 f = _mm512_cvtepi64_ps(s);
     __m128 g = _mm256_castps256_ps128(f);
     __m128 h = _mm256_extractf128_ps(f, 1);
     _mm_storeu_ps(out, first ? g : _mm_add_ps(_mm_loadu_ps(out), g));

@@ -82,7 +82,7 @@ static void int_rows(const struct linear_job *j, size_t begin, size_t end,
             acc[c] = 0;
             for (size_t k = 0; k < j->k;) {
                 int64_t sum = 0;
-                size_t stop = k + LINEAR_BLOCK;
+                size_t stop = k + int_block((int)j->kind);
                 for (; k < j->k && k < stop; k++) {
                     sum += element(j, o, k) * q[k];
                 }

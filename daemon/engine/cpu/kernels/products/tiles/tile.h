@@ -17,8 +17,9 @@
 #define UNIT       LINEAR_MANY
 #define AHEAD      12288u /* bytes, at least, that weights are prefetched */
 
-static_assert(LINEAR_BLOCK / STEP * PAIR <= LINEAR_TILE, "a block");
-static_assert(LINEAR_BLOCK % PACK_PAIR == 0, "pairs");
+static_assert(LOOK_BLOCK / STEP * PAIR <= LINEAR_TILE, "a block");
+static_assert(LINEAR_BLOCK % PACK_PAIR == 0 && LOOK_BLOCK % LINEAR_BLOCK == 0,
+              "pairs");
 
 /* What the tile registers are (Intel's manual, volume 1, on AMX): 0 to 3 sums,
  * 4 and 5 weights, 6 and 7 columns. */

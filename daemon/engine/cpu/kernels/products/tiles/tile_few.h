@@ -99,8 +99,8 @@ INLINE void few_strip(struct few *f, const struct strip *s, int kind,
     const struct linear_job *j = s->j;
     const size_t unit = s->o / UNIT * UNIT;
     float *acc = f->acc + unit / UNIT % 2 * FEW_ACC + (s->o - unit) * width;
-    for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-        const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+    for (size_t k = 0; k < j->k; k += int_block(kind)) {
+        const size_t n = int_block_at(kind, j->k, k);
         tiles_zero();
         if (kind == WEIGHT_I8) {
             few_in_place(f, s, width, k, n);

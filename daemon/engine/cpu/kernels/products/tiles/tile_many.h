@@ -33,8 +33,8 @@ INLINE void many_strip(const struct strip *s, int kind, const struct columns *q,
 {
     const struct linear_job *j = s->j;
     UNSET struct sums sums[2];
-    for (size_t k = 0; k < j->k; k += LINEAR_BLOCK) {
-        const size_t n = j->k - k < LINEAR_BLOCK ? j->k - k : LINEAR_BLOCK;
+    for (size_t k = 0; k < j->k; k += int_block(kind)) {
+        const size_t n = int_block_at(kind, j->k, k);
         const size_t steps = steps_of(kind, n);
         struct asking next = strip_next(s, kind, k, n);
         const size_t lines = next.rows * next.lines / ((q->groups + 1) / 2) + 1;
