@@ -1,5 +1,8 @@
 /* embed.c - runs during the build: the bytes of files, one after the other, as
- * a C array, NAME, with NAME_n of them.   usage: embed NAME FILE... >OUT.c */
+ * a C array, NAME, with NAME_n of them.
+ *
+ *   embed NAME FILE... >OUT.c
+ */
 #include <stdio.h>
 
 static int put_file(const char *path, unsigned long *n)

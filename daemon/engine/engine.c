@@ -1,7 +1,8 @@
 /* engine.c - a loaded model, and evaluation.
  *
- *   tokens -> embed rows -> x ──shard 0──► x ──shard 1──► ... x ──heads──►
- * logits rope, masks ┘   states of the sequences ┘
+ *   tokens -> embed rows -> x -shard 0-> x -shard 1-> ... x -heads-> logits
+ *                                ^            ^
+ *             rope and masks; states of the sequences
  *
  * Where every shard and head of the bundle runs rows of any sequences, they do
  * so (rows.c); else one sequence's T columns at a time (columns.c).

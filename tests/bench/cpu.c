@@ -4,12 +4,11 @@
  *
  *   place                    read bandwidth, place of the cores
  *   multiply                 rate of the multipliers
- *   decode 1 SECONDS         one token after --base others, as in the two
- * below
+ *   decode 1 SECONDS         one token after --base others, as the next two
  *   verify N SECONDS         N tokens of one sequence, logits of all
  *   sequences N SECONDS      one token for each of N sequences in one step
- *   prefill N SECONDS        N tokens into an empty sequence, logits of the
- * last depth N SECONDS          one token after N others
+ *   prefill N SECONDS        N tokens into an empty sequence, the last logits
+ *   depth N SECONDS          one token after N others
  *
  * --base N: tokens a sequence holds before these short workloads (16).
  * A workload is repeated for SECONDS (three times at least) and undone after

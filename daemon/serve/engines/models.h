@@ -9,6 +9,7 @@
  *   damaged; an engine that is still there leaves
  *   rejected: a gate failed; served only when its job accepted that. Or it was
  *   measured on this machine and does not run right (probe/probe.h)
+ *
  * model_set() is the only one that changes it; its table has every step.
  *
  * An explicit load of a failed model tries again with a clean record, one of a

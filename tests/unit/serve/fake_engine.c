@@ -5,15 +5,19 @@
  * above temperature 0), so that replay, forks and batching can be checked: they
  * must not change it. With mirostat now and then a token is another one, by mu,
  * which each token changes. Rows are refused where a real engine refuses them.
- * What else it does stands in a file `fake` in the bundle's folder, "key
- * number" a line: lo, hi      tokens drawn are in [lo, hi)         default 3,
- * vocab eos, eos_at draw `eos` when the timeline is this long period      draw
- * lo + length % period instead: text that repeats itself delay_us    sleep per
- * step load_ms     sleep before ready warm_ms     before that run four widths
- * for the first time, so long each tell_load   write what LOAD says of widths
- * to the file `load` t_max, batch_max, seqs_max, base_bytes, block_bytes   as
- * in READY stop_load   stop before ready, until SIGCONT fail_load   answer the
- * load with an error crash_at    die at this step of the process's life
+ * What else it does stands in a file `fake` in the bundle's folder, "key number"
+ * a line:
+ *   lo, hi      tokens drawn are in [lo, hi)         default 3, vocab
+ *   eos, eos_at draw `eos` when the timeline is this long
+ *   period      draw lo + length % period instead: text that repeats itself
+ *   delay_us    sleep per step
+ *   load_ms     sleep before ready
+ *   warm_ms     before that run four widths for the first time, so long each
+ *   tell_load   write what LOAD says of widths to the file `load`
+ *   t_max, batch_max, seqs_max, base_bytes, block_bytes   as in READY
+ *   stop_load   stop before ready, until SIGCONT
+ *   fail_load   answer the load with an error
+ *   crash_at    die at this step of the process's life
  *   crash_once  the same, once ever (leaves the file `crashed`)
  *   hang_at     stop answering at this step
  *   lie_at      answer this step with the rows of another sequence
