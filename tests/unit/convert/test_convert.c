@@ -152,7 +152,7 @@ static void every_family_and_form(void **state)
     const struct mk *models[] = {&mk_llama, &mk_qwen2, &mk_gemma3};
     for (size_t i = 0; i < countof(models); i++) {
         for (size_t k = 0; k < countof(t); k++) {
-            if (unit_passed_over(i + k, 2)) {
+            if (unit_passed_over(i + k, 3)) { /* each form, each model */
                 continue;
             }
             struct mk m = *models[i];

@@ -272,6 +272,9 @@ static void nearer_than_the_nearest(void **state)
 {
     (void)state;
     for (size_t f = 0; f < countof(mixtures); f++) {
+        if (unit_passed_over(f, 2)) {
+            continue;
+        }
         struct mk m = calm(mixtures[f]);
         m.context = 128;
         double off = distance(&m, "lut4", "off", "dense");
