@@ -130,7 +130,7 @@ static void hash_of(const char *bundle, const char *path, char out[SHA256_HEX])
 static void there_and_back(void **state)
 {
     (void)state;
-    static const char *const quants[] = {"int8", "lut4:4", "lut6", "fp16",
+    static const char *const quants[] = {"int8", "lut4:4", "fp16", "lut6",
                                          "int4"};
     static const char *const files[] = {"layers_00_05.mlpackage" WEIGHTS,
                                         "head_0.mlpackage" WEIGHTS};

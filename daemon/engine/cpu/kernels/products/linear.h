@@ -32,7 +32,7 @@
 #include "engine/cpu/weights/weight.h"
 
 #define LINEAR_BLOCK 1024u
-#define LOOK_BLOCK   2048u /* of tables */
+#define LOOK_BLOCK   2048u /* of tables: longer, as sums are wide anyway */
 
 /* n rows of k activations, made ready once for all products that read them. */
 struct linear_in;

@@ -70,6 +70,9 @@
 static_assert((int64_t)LOOK_PRODUCTS * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK <
                   INT32_MAX - (1 << LOOK_SHIFT),
               "a lane");
+static_assert(((int64_t)LOOK_BLOCK * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK >>
+               LOOK_SHIFT) < (1 << 24) - LOOK_BLOCK,
+              "vi_put_wide: the high part of a block, and carries");
 
 INLINE bool look_has(int kind)
 {
