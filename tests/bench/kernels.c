@@ -46,6 +46,8 @@ static void *need(size_t n)
 
 static char *stack;
 static int16_t *tables;
+static int16_t *narrow_tables;
+static const uint8_t *narrow; /* of the kind that is measured */
 static volatile uint64_t sink;
 
 struct reading {
@@ -117,7 +119,8 @@ static void one(const struct kernels *kn, enum weight_kind kind, size_t rows,
                 .data = stack + i * bytes,
                 .scale = scale,
  /* tables, and one of 16 row by row */
-                .table = tables,
+                .table = narrow != NULL ? narrow_tables : tables,
+                .narrow = narrow,
                 .type = raw.type,
                 .raw = &raw,
                 .lut = scale,
@@ -176,6 +179,7 @@ int main(int argc, char **argv)
         {"int4", WEIGHT_I4  },
         {"fp16", WEIGHT_F16 },
         {"lut4", WEIGHT_LUT4},
+        {"narrow", WEIGHT_LUT4},
         {"lut6", WEIGHT_LUT6},
         {"rows", WEIGHT_ROWS}
     };
@@ -208,9 +212,14 @@ int main(int argc, char **argv)
         scale[i] = 0.01f;
     }
     tables = need(TABLES * sizeof(*tables));
+    narrow_tables = need(TABLES * sizeof(*tables));
+    uint8_t *flags = need(TABLES);
+    memset(flags, 1, TABLES);
     for (size_t i = 0; i < TABLES; i++) {
         s = s * 6364136223846793005u + 1442695040888963407u;
         tables[i] = (int16_t)((int)(s >> 33) % (WEIGHT_TABLE_PEAK + 1));
+        narrow_tables[i] =
+            (int16_t)((int)(s >> 33) % (WEIGHT_NARROW_PEAK + 1));
     }
     crew_ref();
     for (int i = 0; i < 2; i++) {
@@ -234,6 +243,7 @@ int main(int argc, char **argv)
                     (columns > 0 && columns != ns[j])) {
                     continue;
                 }
+                narrow = strcmp(kinds[kind].name, "narrow") == 0 ? flags : NULL;
                 one(kn, kinds[kind].kind, shapes[i][0], shapes[i][1], ns[j],
                     threads, x, y, scale);
             }

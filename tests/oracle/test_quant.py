@@ -137,6 +137,17 @@ def exact_kmeans(x, w, k):
     return best[n], np.array([(cs[b] - cs[a]) / (cw[b] - cw[a]) for a, b in zip(ends, ends[1:])])
 
 
+def narrow_error(means, costs, scale):
+    """What entries cost that are whole multiples of scale, beyond those at the clusters' means."""
+    return (costs * (np.clip(np.rint(means / scale), -127, 127) * scale - means) ** 2).sum()
+
+
+def scale_of(palette):
+    """The largest number of which all entries are multiples."""
+    units = np.abs(palette.astype(np.float64) * 2.0**24).astype(np.int64)
+    return float(np.gcd.reduce(units)) / 2.0**24
+
+
 @pytest.mark.parametrize("spec,entries,group,cols", [("lut4", 16, 1, 400), ("lut4:4", 16, 4, 100), ("lut6:1", 64, 1, 500)])
 def test_palettes_are_the_best(tmp_path, spec, entries, group, cols):
     rows = 3 * group
@@ -150,6 +161,16 @@ def test_palettes_are_the_best(tmp_path, spec, entries, group, cols):
         weights = np.tile(out["importance"], group)
         _, want = exact_kmeans(values, weights, entries)
         assert np.array_equal(palette, np.sort(palette))
+        if entries == 16:  # integers up to 127 times the best scale of 4 bits
+            cluster = np.abs(values[:, None] - want).argmin(1)
+            costs = np.bincount(cluster, weights, entries)
+            scale, peak = scale_of(palette), np.abs(palette).max()
+            assert np.abs(palette / scale).max() <= 127
+            octave = 2.0 ** (np.floor(np.log2(peak / 127)) - 3)
+            scales = [s for s in octave * np.r_[8:16, 16:32:2] if s * 127 >= peak][:8]
+            best = min(narrow_error(want, costs, s) for s in scales)
+            assert (costs * (palette - want) ** 2).sum() <= best * 1.001
+            continue
         off = np.abs(palette.astype(np.float64) - want) / np.spacing(np.abs(want).astype(np.float16)).astype(np.float64)
         assert off.max() <= 0.51, "an entry is not the best one rounded to fp16"
 

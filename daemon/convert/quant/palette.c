@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "base/isa.h"
+#include "convert/quant/narrow.h"
 
 void palette_init(struct palette *p, const uint16_t *entry, unsigned entries)
 {
@@ -34,6 +35,10 @@ void palette_make(struct kmeans *m, const float *rows, size_t n, size_t cols,
     kmeans_run(m, rows, importance != NULL ? weights : NULL, n * cols, best);
     for (unsigned i = 0; i < entries; i++) {
         entry[i] = half_from_float((float)best[i]);
+    }
+    if (entries == NARROW_ENTRIES) {
+        narrow_entries(rows, importance != NULL ? weights : NULL, n * cols,
+                       entry);
     }
 }
 

@@ -201,7 +201,8 @@ static void an_expert_that_nobody_chose(void **state)
     const struct calibrate_conf conf = conf_of(&m, at("codes"));
     unit_ok(calibrate_run(&m.d, &conf, &c, &e), &e);
     assert_int_equal(rounded_rows(c, &m, SLOT_EXPERT_DOWN, 2), D);
-    assert_true(rounded_rows(c, &m, SLOT_EXPERT_DOWN, 0) < D / 2);
+    /* 12 weights have an entry each: only what other layers lost moves them */
+    assert_true(rounded_rows(c, &m, SLOT_EXPERT_DOWN, 0) < D * 3 / 4);
     /* the layer's mean is known of both */
     assert_true(rounded_rows(c, &m, SLOT_EXPERT_GATE, 2) < ZAYA_WIDE / 2);
     assert_true(rounded_rows(c, &m, SLOT_EXPERT_UP, 2) < ZAYA_WIDE / 2);

@@ -1,6 +1,7 @@
 /* Forms of weights: names, scales, palettes, packing, patterns. */
 #include "base/half.h"
 #include "convert/quant/choice.h"
+#include "convert/quant/narrow.h"
 #include "convert/quant/palette.h"
 #include "mkgguf.h"
 
@@ -317,6 +318,123 @@ static void kmeans_bears_extremes(void **state)
     kmeans_close(m);
 }
 
+/* --- narrow palettes --- */
+
+/* Are the entries integers up to 127 times one scale? Every number that the
+ * largest could be is tried. */
+static bool is_narrow(const uint16_t entry[NARROW_ENTRIES])
+{
+    double peak = 0;
+    for (size_t k = 0; k < NARROW_ENTRIES; k++) {
+        peak = fmax(peak, fabs((double)half_to_float(entry[k])));
+    }
+    for (int most = 1; most <= 127; most++) {
+        bool all = true;
+        for (size_t k = 0; all && k < NARROW_ENTRIES; k++) {
+            const double v = (double)half_to_float(entry[k]) * most;
+            all = peak == 0 || v == peak * rint(v / peak);
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum { NARROW_N = 900 };
+
+/* The palette of a row, and its squared error beside that of the best entries in
+ * fp16. */
+static double narrow_palette(const float *x, const float *importance,
+                             uint16_t entry[NARROW_ENTRIES])
+{
+    static float w[NARROW_N];
+    double best[NARROW_ENTRIES];
+    double at[NARROW_ENTRIES];
+    struct kmeans *m = NULL;
+    struct err e = {0};
+    unit_ok(kmeans_open(NARROW_N, NARROW_ENTRIES, &m, &e), &e);
+    kmeans_run(m, x, importance, NARROW_N, best);
+    palette_make(m, x, 1, NARROW_N, importance, w, entry, NARROW_ENTRIES);
+    kmeans_close(m);
+    for (size_t k = 0; k < NARROW_ENTRIES; k++) {
+        best[k] = (double)half_to_float(half_from_float((float)best[k]));
+        at[k] = (double)half_to_float(entry[k]);
+        assert_true(k == 0 || at[k - 1] <= at[k]);
+    }
+    const double before = cost(x, importance, NARROW_N, best, NARROW_ENTRIES);
+    const double after = cost(x, importance, NARROW_N, at, NARROW_ENTRIES);
+    assert_true(before > 0 || after == 0);
+    return before > 0 ? after / before : 1;
+}
+
+/* Palettes of bell-shaped weights are narrow, of any size, with importance and
+ * without, and cost next to nothing. */
+static void palettes_of_16_are_narrow(void **state)
+{
+    (void)state;
+    static const float sizes[] = {3e-5f, 1e-4f, 0.02f, 1, 300, 2e4f};
+    static float x[NARROW_N];
+    static float importance[NARROW_N];
+    uint64_t seed = 8;
+    for (size_t i = 0; i < 12 * countof(sizes); i++) {
+        uint16_t entry[NARROW_ENTRIES];
+        fill_bell(x, NARROW_N, seed + i);
+        for (size_t k = 0; k < NARROW_N; k++) {
+            x[k] *= sizes[i % countof(sizes)];
+            importance[k] = (float)(mk_random(&seed) % 100);
+        }
+        double more = narrow_palette(x, i % 2 ? importance : NULL, entry);
+        if (!is_narrow(entry) || more > 1.02) {
+            fail_msg("size %g: %s, error %g of the best's",
+                     (double)sizes[i % countof(sizes)],
+                     is_narrow(entry) ? "narrow" : "not narrow", more);
+        }
+    }
+}
+
+/* Where an entry far away makes the steps too coarse, and where every weight has
+ * an entry of its own, palettes stay as they are. */
+static void palettes_stay_where_narrow_ones_cost(void **state)
+{
+    (void)state;
+    static float x[NARROW_N];
+    uint64_t seed = 9;
+    size_t narrow = 0;
+    for (size_t i = 0; i < 60; i++) {
+        uint16_t entry[NARROW_ENTRIES];
+        fill_bell(x, NARROW_N, seed + i);
+        x[i] = 2 * (float)(i + 1); /* up to 170 times the deviation */
+        assert_true(narrow_palette(x, NULL, entry) <= NARROW_COST * 1.0001);
+        narrow += is_narrow(entry) ? 1 : 0;
+        for (size_t k = 0; k < NARROW_N; k++) {
+            const int v = (int)((k + i) % 15) - 7;
+            x[k] = half_to_float(half_from_float((float)(v * v * v) * 0.011f));
+        }
+        assert_true(narrow_palette(x, NULL, entry) == 1);
+        assert_false(is_narrow(entry));
+    }
+    assert_true(narrow > 3 && narrow < 30);
+}
+
+/* No weights but zero, subnormal ones, and the largest that there are. */
+static void narrow_palettes_bear_extremes(void **state)
+{
+    (void)state;
+    static const float sizes[] = {0, 6e-8f, 1e-6f, 65504.0f};
+    static float x[NARROW_N];
+    for (size_t i = 0; i < countof(sizes); i++) {
+        uint16_t entry[NARROW_ENTRIES];
+        fill(x, NARROW_N, sizes[i], i + 1);
+        x[0] = -sizes[i];
+        x[1] = sizes[i];
+        assert_true(narrow_palette(x, NULL, entry) <= NARROW_COST * 1.0001);
+        for (size_t k = 0; k < NARROW_ENTRIES; k++) {
+            assert_true(isfinite(half_to_float(entry[k])));
+        }
+    }
+}
+
 /* --- encoding --- */
 
 static float stored(const struct quant_form *f, struct quant_spec s, size_t row,
@@ -516,6 +634,9 @@ int main(void)
         cmocka_unit_test(kmeans_is_exact),
         cmocka_unit_test(kmeans_finds_clumps),
         cmocka_unit_test(kmeans_bears_extremes),
+        cmocka_unit_test(palettes_of_16_are_narrow),
+        cmocka_unit_test(palettes_stay_where_narrow_ones_cost),
+        cmocka_unit_test(narrow_palettes_bear_extremes),
         cmocka_unit_test(forms_are_nearest),
         cmocka_unit_test(packing),
         cmocka_unit_test(bad_weights),

@@ -81,6 +81,7 @@ struct trial {
     struct weight w;
     void *block; /* w.data ends where it ends: sanitizers see reads after */
     int16_t *table;
+    uint8_t *narrow;
     float *scale, *bias;
     size_t n, k, rows, ldx, ldy;
     float *x, *y;
@@ -115,7 +116,17 @@ static size_t bits_of(enum weight_kind kind)
                                                     : 32;
 }
 
-/* Tables for the weight, of so many rows each; the largest entries often. */
+/* Entries as large as they can be, often. */
+static void table_draw(int16_t *e, size_t n, int peak)
+{
+    for (size_t i = 0; i < n; i++) {
+        int16_t v = (int16_t)upto((size_t)peak + 1);
+        v = (int16_t)(upto(6) ? v : peak);
+        e[i] = (int16_t)(upto(2) ? v : -v);
+    }
+}
+
+/* Tables for the weight, of so many rows each: all narrow, none, or some. */
 static void tables_new(struct trial *t)
 {
     size_t rows = t->rows;
@@ -124,14 +135,18 @@ static void tables_new(struct trial *t)
         share = 1 + upto(rows);
     }
     share = rows % share == 0 ? share : rows;
-    size_t n = rows / share * weight_entries(t->w.kind);
-    t->table = need(n * sizeof(*t->table));
+    const size_t entries = weight_entries(t->w.kind);
+    const size_t n = rows / share;
+    const size_t wide = t->w.kind == WEIGHT_LUT4 ? upto(3) : 2;
+    t->table = need(n * entries * sizeof(*t->table));
+    t->narrow = need(n);
     for (size_t i = 0; i < n; i++) {
-        int16_t v = (int16_t)upto(WEIGHT_TABLE_PEAK + 1);
-        v = upto(6) ? v : WEIGHT_TABLE_PEAK;
-        t->table[i] = (int16_t)(upto(2) ? v : -v);
+        t->narrow[i] = wide == 0 || (wide == 1 && upto(20)) ? 1 : 0;
+        table_draw(t->table + i * entries, entries,
+                   t->narrow[i] ? WEIGHT_NARROW_PEAK : WEIGHT_TABLE_PEAK);
     }
     t->w.table = t->table;
+    t->w.narrow = t->w.kind == WEIGHT_LUT4 ? t->narrow : NULL;
     t->w.block[0] = (int64_t)share;
 }
 
@@ -185,6 +200,7 @@ static void trial_free(struct trial *t)
 {
     free(t->block);
     free(t->table);
+    free(t->narrow);
     free(t->scale);
     free(t->bias);
     free(t->x);
@@ -337,18 +353,23 @@ static bool at_peak(size_t pattern, size_t i)
 static void extremes_of(size_t pattern)
 {
     static const enum weight_kind kinds[] = {WEIGHT_I8, WEIGHT_LUT4,
-                                             WEIGHT_LUT6};
+                                             WEIGHT_LUT6, WEIGHT_LUT4};
     static const size_t columns[] = {1, 4, 9, 40};
-    for (size_t i = 0; set_of(i / 12) != NULL; i++) {
+    for (size_t i = 0; set_of(i / 16) != NULL; i++) {
         struct trial t;
-        trial_new(&t, kinds[i % 3], 37, 4100, columns[i / 3 % 4]);
+        trial_new(&t, kinds[i % 4], 37, 4100, columns[i / 4 % 4]);
+        const int least =
+            i % 4 == 3 ? WEIGHT_NARROW_PEAK : WEIGHT_TABLE_PEAK; /* negated */
         size_t skip = (size_t)((const char *)t.w.data - (char *)t.block);
         memset((char *)t.block + skip, 0x80,
                t.rows * t.k * bits_of(t.w.kind) / 8);
         for (size_t c = 0; t.table != NULL && c < 37 / (size_t)t.w.block[0] *
                                                       weight_entries(t.w.kind);
              c++) {
-            t.table[c] = -WEIGHT_TABLE_PEAK;
+            t.table[c] = (int16_t)-least;
+        }
+        if (t.table != NULL) {
+            memset(t.narrow, i % 4 == 3, 37 / (size_t)t.w.block[0]);
         }
         free(t.bias);
         t.bias = NULL;
@@ -360,10 +381,10 @@ static void extremes_of(size_t pattern)
         for (size_t c = 0; c < t.k; c++) {
             full += at_peak(pattern, c);
         }
-        run_rows(&t, set_of(i / 12), 0, t.n, 1, t.y);
+        run_rows(&t, set_of(i / 16), 0, t.n, 1, t.y);
         for (size_t c = 0; c < t.n * t.rows; c++) {
             double want = (c / t.rows % 2 ? -1 : 1) * 3.0 *
-                          (t.table != NULL ? WEIGHT_TABLE_PEAK : 128) *
+                          (t.table != NULL ? least : 128) *
                           (double)t.scale[c % t.rows] * (double)full;
             double got = (double)t.y[c / t.rows * t.ldy + c % t.rows];
             assert_true(fabs(got - want) <= 1e-6 * fabs(want));

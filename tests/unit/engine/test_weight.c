@@ -195,6 +195,50 @@ static void test_integer_tables(void **state)
     memset(lut, 0, sizeof(lut));
 }
 
+/* Small integers times a scale are found, exactly; one that is too large, or a
+ * number beside them, is not. */
+static void narrow_or_not(const struct weight *w, void *ctx)
+{
+    const bool *narrow = ctx;
+    assert_int_equal(w->kind, WEIGHT_LUT4);
+    for (size_t r = 0; r < ROWS; r++) {
+        const size_t table = r / (size_t)w->block[0];
+        assert_int_equal(w->narrow[table], *narrow);
+        for (size_t i = table * 16; *narrow && i < table * 16 + 16; i++) {
+            assert_true(abs(w->table[i]) <= WEIGHT_NARROW_PEAK);
+            assert_true((float)w->table[i] * w->scale[r] == lut[i]);
+        }
+    }
+}
+
+static void test_narrow_tables(void **state)
+{
+    (void)state;
+    for (size_t round = 0; round < 300; round++) {
+        const int64_t down = round % 2 ? ROWS : 2;
+        const float scale =
+            ldexpf((float)(1 + pick(15)), (int)pick(29) - 24 + (round % 9 == 0));
+        bool narrow = round % 3 != 0;
+        for (size_t i = 0; i < (size_t)down * 16; i++) {
+            lut[i] = ((float)pick(255) - 127) * scale;
+        }
+        for (size_t i = 0; !narrow && i < (size_t)down * 16; i += 16) {
+            lut[i] = scale * (float)(i % 32 ? 131 : 257); /* both prime */
+            lut[i + 1] = scale;
+        }
+        with_weight(MIL_UINT4, 16, 18, down, 1, 1, narrow_or_not, &narrow);
+    }
+    bool narrow = false;
+    for (size_t i = 0; i < 16; i++) {
+        lut[i] = 1.0F / 3; /* no number of fp16 */
+    }
+    lut[3] = 0.25F;
+    with_weight(MIL_UINT4, 16, 18, 1, 1, 1, narrow_or_not, &narrow);
+    memset(lut, 0, sizeof(lut));
+    narrow = true;
+    with_weight(MIL_UINT4, 16, 18, 1, 1, 1, narrow_or_not, &narrow);
+}
+
 /* What is no number has no integer: the rows are decoded. */
 static void test_infinite_entries(void **state)
 {
@@ -237,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_integer_tables),
+        cmocka_unit_test(test_narrow_tables),
         cmocka_unit_test(test_infinite_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,9 @@ struct kernels {
     enum pack_order (*pack_order)(int kind);
     size_t own_words; /* products with tables want as many bytes as so many
                          columns have, or all, besides linear_scratch() */
+    size_t narrow_cols; /* columns up to which int_few multiplies narrow tables
+                           as bytes, with a narrow_stride each behind own_words;
+                           0: they are tables as others are */
 
     /* --- attention (attend_impl.h) --- */
 

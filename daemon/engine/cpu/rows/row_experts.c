@@ -44,8 +44,9 @@ static struct weight cut(const struct weight *w, size_t first, size_t rows)
         r.scale = w->scale + first;
     }
     if (w->table != NULL) {
-        r.table = w->table +
-                  first / (size_t)w->block[0] * weight_entries(w->kind);
+        const size_t table = first / (size_t)w->block[0];
+        r.table = w->table + table * weight_entries(w->kind);
+        r.narrow = w->narrow != NULL ? w->narrow + table : NULL;
     }
     return r;
 }

@@ -12,7 +12,8 @@
     8 /* constexpr operations that feed constexpr operations \
        */
 
-#define WEIGHT_TABLE_PEAK 4095 /* of |entry| of an integer table */
+#define WEIGHT_TABLE_PEAK  4095 /* of |entry| of an integer table */
+#define WEIGHT_NARROW_PEAK 127  /* of one that is narrow */
 
 enum weight_kind {
     WEIGHT_F32,  /* plain fp32 rows */
@@ -36,6 +37,8 @@ struct weight {
     const float *scale; /* of integers and of integer tables: one a row */
     const int16_t *table; /* WEIGHT_LUT4, WEIGHT_LUT6: lut_size entries for
                              every block[0] rows, at most WEIGHT_TABLE_PEAK */
+    const uint8_t *narrow; /* WEIGHT_LUT4, of each table: is it narrow? NULL:
+                              none is */
 
     /* WEIGHT_ROWS */
     const struct mil_const *raw; /* data, or the indices of a table */

@@ -19,10 +19,16 @@
  * would take nearly twice int8's time. 13 bits leave room for 32 products in an
  * int32, usually for 100 to 130, and are held like int8 (CASE_INT in
  * tests/unit/engine/row_case.h). An entry is off by at most 1 / 8190 of the
- * palette's largest. */
+ * palette's largest.
+ *
+ * The converter makes palettes of 16 entries from small integers times a scale
+ * (convert/quant/palette.c). Such a table is *narrow*: it has its entries
+ * exactly, as integers of at most WEIGHT_NARROW_PEAK, and a set that multiplies
+ * bytes is faster with it. A scale is then what all entries have in common. */
 #include <math.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "engine/cpu/weights/weight_impl.h"
 
 /* The shape of a table: CoreML8's lut has rank K + 2, the old one rank 1. */
@@ -176,6 +182,51 @@ static enum weight_kind table_kind(const struct weight *w)
     return kind;
 }
 
+/* |x| * 2^24, which is a whole number if x is one of fp16; 0 if it is none. */
+static uint64_t half_units(float x)
+{
+    const double units = fabs((double)x) * 0x1p+24;
+    const bool whole = units < 0x1p+40 && units == floor(units);
+    return whole ? (uint64_t)units : 0;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* n entries as small integers times *scale, exactly: the table is narrow. False:
+ * there are no such. Any fp16 table of the integers k * scale is found. */
+static bool table_narrow(const float *lut, size_t n, int16_t *out, float *scale)
+{
+    uint64_t unit = 0;
+    uint64_t peak = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t v = half_units(lut[i]);
+        if (v == 0 && lut[i] != 0) {
+            return false;
+        }
+        unit = common_divisor(unit, v);
+        peak = num_max(peak, v);
+    }
+    unit = unit > 0 ? unit : 1;
+    *scale = (float)((double)unit * 0x1p-24);
+    if (peak / unit > WEIGHT_NARROW_PEAK ||
+        (double)*scale != (double)unit * 0x1p-24) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const int16_t v = (int16_t)(half_units(lut[i]) / unit);
+        out[i] = (int16_t)(lut[i] < 0 ? -v : v);
+    }
+    return true;
+}
+
 /* n entries as integers times *scale. False: one is NaN or infinite. */
 static bool table_round(const float *lut, size_t n, int16_t *out, float *scale)
 {
@@ -205,13 +256,16 @@ int weight_prefer_table(struct arena *a, struct weight *w, struct err *e)
     size_t share = w->rows / tables; /* rows of one */
     int16_t *table = arena_array(a, tables * w->lut_size, sizeof(*table));
     float *scale = arena_array(a, w->rows, sizeof(*scale));
-    if (table == NULL || scale == NULL) {
+    uint8_t *narrow = arena_array(a, tables, sizeof(*narrow));
+    if (table == NULL || scale == NULL || narrow == NULL) {
         return err_set(e, ERR_NOMEM, "constants");
     }
     for (size_t t = 0; t < tables; t++) {
         const float *lut = w->lut + t * w->lut_size;
+        int16_t *to = table + t * w->lut_size;
         float s = 0;
-        if (!table_round(lut, w->lut_size, table + t * w->lut_size, &s)) {
+        narrow[t] = table_narrow(lut, w->lut_size, to, &s) ? 1 : 0;
+        if (narrow[t] == 0 && !table_round(lut, w->lut_size, to, &s)) {
             return 0; /* decoded row by row */
         }
         for (size_t r = 0; r < share; r++) {
@@ -222,5 +276,6 @@ int weight_prefer_table(struct arena *a, struct weight *w, struct err *e)
     w->table = table;
     w->scale = scale;
     w->kind = table_kind(w);
+    w->narrow = w->kind == WEIGHT_LUT4 ? narrow : NULL;
     return 0;
 }

@@ -174,6 +174,7 @@ static void job_init(struct linear_job *j, const struct linear_part *p,
         .scale = w->scale,
         .table = w->table,
         .table_rows = (size_t)w->block[0],
+        .narrow = w->narrow,
         .bias = p->bias,
         .y = p->y,
         .ldy = p->ldy,
@@ -211,8 +212,8 @@ static const char *unit_at(const struct piece *p, size_t unit)
 /* A thread's. */
 struct hand {
     char *scratch;
-    bool owned;          /* linear_job's, of */
-    const int16_t *whose; /* these columns */
+    bool owned[OWN_FORMS]; /* linear_job's, of */
+    const int16_t *whose;  /* these columns */
 };
 
 static void job_run(const struct piece *p, const struct linear_job *j,
@@ -220,9 +221,11 @@ static void job_run(const struct piece *p, const struct linear_job *j,
 {
     struct linear_job mine = *j;
     mine.then = then;
-    h->owned = h->owned && h->whose == j->q;
+    for (int i = 0; i < OWN_FORMS; i++) {
+        h->owned[i] = h->owned[i] && h->whose == j->q;
+    }
     h->whose = j->q;
-    mine.owned = &h->owned;
+    mine.owned = h->owned;
     end = end < j->rows ? end : j->rows;
     if (j->cols >= p->kn->many) {
         p->kn->int_many(&mine, begin, end, h->scratch);

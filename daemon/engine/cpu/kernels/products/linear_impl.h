@@ -43,6 +43,9 @@
 #define LOOK_SHIFT      16           /* of the high half of a wide sum */
 #define LINEAR_TILE  131072u      /* bytes of a packed tile of weights */
 #define LINEAR_MANY     32u          /* rows in the largest tile */
+#define LOOK_NARROW     (WEIGHT_ROWS + 1) /* a kind: WEIGHT_LUT4, all narrow */
+#define NARROW_STEP     128u /* elements of a column that lie together */
+#define NARROW_MORE     128  /* with it entries are unsigned bytes */
 
 /* Where lines are prefetched to: the first cache; the second; the second, and
  * the first a little before they are used. */
@@ -64,6 +67,7 @@ struct linear_job {
     const int16_t
         *table; /* weight_entries() of them for every table_rows rows */
     size_t table_rows;
+    const uint8_t *narrow; /* the weight's */
     const float *bias;  /* or NULL */
     float *y;           /* y[r * ldy + o] */
     size_t ldy;
@@ -77,7 +81,7 @@ struct linear_job {
     const float *xscale;
     const uint8_t *lane; /* of each column, where cols is many: kernels.lane */
     size_t run;          /* of all columns: kernels.run; 0: not measured */
-    bool *owned; /* the thread's own words are in its scratch (look_run) */
+    bool *owned; /* OWN_FORMS: the thread has that in its scratch (look_run) */
     enum ahead ahead;    /* of weights (linear.c) */
 };
 
@@ -115,6 +119,62 @@ INLINE void ask(struct asking *a, size_t n)
                            0, 2);
         a->at++;
     }
+}
+
+/* What a thread makes of columns for itself. */
+enum own_form {
+    OWN_WORDS_FORM,  /* words in another order */
+    OWN_NARROW_FORM, /* bytes, for LOOK_NARROW */
+    OWN_FORMS
+};
+
+/* A column for LOOK_NARROW, q = 128 * high + low: for each NARROW_STEP elements
+ * the high bytes of the even ones, those of the odd ones, then the low bytes
+ * of both; behind all of them, for each block, 16 int32 that add up to minus
+ * the sum of its elements. In units of int16: */
+INLINE size_t narrow_words(size_t k)
+{
+    return (k + NARROW_STEP - 1) / NARROW_STEP * NARROW_STEP;
+}
+
+INLINE size_t narrow_stride(size_t k)
+{
+    return narrow_words(k) + (k + LOOK_BLOCK - 1) / LOOK_BLOCK * 32;
+}
+
+/* From the block at `at` to its sums. */
+INLINE size_t narrow_less(size_t k, size_t at)
+{
+    return narrow_words(k) - at + at / LOOK_BLOCK * 32;
+}
+
+/* Have all rows of the unit at o narrow tables? Not if it is no whole unit. */
+INLINE bool narrow_unit(const struct linear_job *j, size_t o)
+{
+    if (j->narrow == NULL || o + LINEAR_MANY > j->rows) {
+        return false;
+    }
+    const size_t first = o / j->table_rows;
+    const size_t last = (o + LINEAR_MANY - 1) / j->table_rows;
+    return memchr(j->narrow + first, 0, last - first + 1) == NULL;
+}
+
+/* Where the units from o on end that are as the first one is. */
+INLINE size_t narrow_stop(const struct linear_job *j, size_t o, size_t end,
+                          bool *narrow)
+{
+    *narrow = narrow_unit(j, o);
+    do {
+        o += LINEAR_MANY;
+    } while (o < end && narrow_unit(j, o) == *narrow);
+    return o < end ? o : end;
+}
+
+/* Entries of a table of a kind, which may be LOOK_NARROW. */
+INLINE size_t look_entries(int kind)
+{
+    return weight_entries(kind == LOOK_NARROW ? WEIGHT_LUT4
+                                              : (enum weight_kind)kind);
 }
 
 /* The table of row o. */

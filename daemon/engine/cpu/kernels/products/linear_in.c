@@ -162,6 +162,8 @@ int linear_in_reserve(struct linear_in *in, const struct kernels *kn, size_t n,
     RETERR(grow(&in->group, &in->cap_groups, n, sizeof(*in->group), e));
     if (integer) {
         size_t own = num_min(2 * n, kn->own_words) * ldq * sizeof(*in->q);
+        own += num_min(2 * n, kn->narrow_cols) * narrow_stride(in->k) *
+               sizeof(*in->q);
         row = num_max(row, linear_scratch(2 * n) + own);
         RETERR(grow(&in->q, &in->cap_q, 2 * n * ldq, sizeof(*in->q), e));
         RETERR(grow(&in->lane, &in->cap_lane, 2 * n, sizeof(*in->lane), e));

@@ -185,6 +185,7 @@ struct few_rows {
     enum ahead to; /* linear_job's */
     const struct lk_table *table; /* of each row */
     size_t run;                   /* elements a lane of tables can add up */
+    size_t less;                  /* narrow_less */
 };
 
 /* Rows of one call. */
@@ -342,7 +343,8 @@ INLINE void few_group(const struct few_piece *p, int R, size_t row, size_t k,
         .ldw = j->ldw,
         .ahead = few_at(p, row + p->ahead) + at * (size_t)R,
         .to = j->ahead,
-        .run = num_max(j->run, LOOK_RUN),
+        .run = p->kind == LOOK_NARROW ? LOOK_BLOCK : num_max(j->run, LOOK_RUN),
+        .less = narrow_less(j->k, k),
     };
     if (!look_has(p->kind)) {
         few_block(j, p->kind, R, f, k, n, acc);
@@ -459,11 +461,12 @@ INLINE void look_run(const struct linear_job *j, int kind, few_one *one,
         few_run(j, kind, one, begin, end, scratch);
         return;
     }
-    for (size_t c = 0; !*j->owned && c < j->cols; c++) {
+    bool *owned = &j->owned[OWN_WORDS_FORM];
+    for (size_t c = 0; !*owned && c < j->cols; c++) {
         look_own(j->q + c * j->ldq, (j->k + VB - 1) / VB * VB,
                  own + c * j->ldq);
     }
-    *j->owned = true;
+    *owned = true;
     mine.q = own;
     if (alone) {
         begin = one(&mine, begin, end, scratch);
@@ -502,13 +505,52 @@ FEW_OF(WEIGHT_I4, i4, few_run)
 FEW_OF(WEIGHT_LUT4, lut4, look_run)
 FEW_OF(WEIGHT_LUT6, lut6, look_run)
 
+#if defined(LOOK_NARROWS)
+/* The same with narrow tables: each thread makes the bytes of columns once,
+ * behind all else in its scratch. */
+INLINE void narrow_run(const struct linear_job *j, int kind, few_one *one,
+                       size_t begin, size_t end, char *scratch)
+{
+    struct linear_job mine = *j;
+    int16_t *own = (int16_t *)(void *)(scratch + linear_scratch(j->cols)) +
+                   num_min(LOOK_OWN, j->cols) * j->ldq;
+    bool *owned = &j->owned[OWN_NARROW_FORM];
+    mine.q = own;
+    mine.ldq = narrow_stride(j->k);
+    for (size_t c = 0; !*owned && c < j->cols; c++) {
+        narrow_own(j->q + c * j->ldq, j->k, own + c * mine.ldq);
+    }
+    *owned = true;
+    few_run(&mine, kind, one, begin, end, scratch);
+}
+
+FEW_OF(LOOK_NARROW, narrow, narrow_run)
+
+/* Rows of WEIGHT_LUT4, some of whose tables may be narrow. */
+INLINE void few_tables(const struct linear_job *j, size_t begin, size_t end,
+                       char *scratch)
+{
+    struct linear_job mine = *j;
+    mine.narrow = j->cols <= LOOK_NARROWS ? j->narrow : NULL;
+    while (begin < end) {
+        bool narrow = false;
+        const size_t stop = narrow_stop(&mine, begin, end, &narrow);
+        mine.then = stop < end ? j->w + stop * j->ldw : j->then;
+        (narrow ? few_narrow : few_lut4)(&mine, begin, stop, scratch);
+        begin = stop;
+    }
+}
+#else
+#define few_tables few_lut4
+#endif
+
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
 {
     if (j->kind == WEIGHT_I4) {
         few_i4(j, begin, end, scratch);
     } else if (j->kind == WEIGHT_LUT4) {
-        few_lut4(j, begin, end, scratch);
+        few_tables(j, begin, end, scratch);
     } else if (j->kind == WEIGHT_LUT6) {
         few_lut6(j, begin, end, scratch);
     } else {

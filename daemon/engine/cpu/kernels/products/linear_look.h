@@ -30,6 +30,7 @@
  *   lk_pair(t, k, half, w)    a half of the weights whose indices are in k
  *   pair_words(q, to)         2 * VB elements of a column: the two parts of the
  *                             first half of a pair, then those of the second
+ *   LOOK_NARROWS              (optional) LOOK_NARROW is known (linear_narrow.h)
  *
  * Entries of 13 bits times activations of 15 fill an int32 after LOOK_PRODUCTS
  * products. A lane is then split: what is above LOOK_SHIFT bits is added to a
@@ -76,7 +77,8 @@ static_assert(((int64_t)LOOK_BLOCK * WEIGHT_TABLE_PEAK * (int)LINEAR_PEAK >>
 
 INLINE bool look_has(int kind)
 {
-    return kind == LOOK_WORDS || kind == WEIGHT_LUT4 || kind == WEIGHT_LUT6;
+    return kind == LOOK_WORDS || kind == WEIGHT_LUT4 || kind == WEIGHT_LUT6 ||
+           kind == LOOK_NARROW;
 }
 
 INLINE size_t look_bytes(int kind, size_t n)
@@ -141,7 +143,7 @@ INLINE struct look_at look_at(int kind, const struct linear_job *j, size_t row)
 {
     const size_t one = j->table_rows;
     size_t n = one == 1 ? row : row / one;
-    size_t at = n * weight_entries((enum weight_kind)kind);
+    size_t at = n * look_entries(kind);
     return (struct look_at){j->table + at, one - (row - n * one)};
 }
 
@@ -151,7 +153,7 @@ INLINE bool look_next(int kind, const struct linear_job *j, struct look_at *at)
     if (--at->left > 0) {
         return false;
     }
-    at->entries += weight_entries((enum weight_kind)kind);
+    at->entries += look_entries(kind);
     at->left = j->table_rows;
     return true;
 }
@@ -394,6 +396,8 @@ INLINE void look_put4(int R, int C, int s, const vi *a, const vi *high,
     memcpy(to, rest, have);
 }
 
+#include "engine/cpu/kernels/products/linear_narrow.h" /* of the pieces above */
+
 /* few_tile. */
 INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
                       const int16_t *q, size_t ldq, size_t n, float *acc,
@@ -409,7 +413,9 @@ INLINE void look_tile(int kind, int R, int C, const struct few_rows *f,
             high[s] = vi_zero();
         }
     }
-    if (look_pairs(kind) && R > 1) {
+    if (kind == LOOK_NARROW) {
+        narrow_rows_sums(R, C, f, q, ldq, n, a);
+    } else if (look_pairs(kind) && R > 1) {
         look_rows_sums(kind, R, C, f, q, ldq, n, a, high);
     } else {
         look_sums(kind, R, C, f, q, ldq, n, f->run, a, high);

@@ -97,11 +97,17 @@ INLINE void look_lanes(int kind, const struct lk_table *t, const char *p,
                   vi_add(vi_low(a[2]), vi_low(a[3])));
 }
 
-/* The same of n <= LOOK_BLOCK. */
+/* The same of n <= LOOK_BLOCK. less: narrow_less. */
 INLINE void look_block(int kind, const struct lk_table *t, const char *p,
                        const char *ahead, enum ahead to, const int16_t *q,
-                       size_t n, vi *high, vi *low)
+                       size_t less, size_t n, vi *high, vi *low)
 {
+    if (kind == LOOK_NARROW) {
+        vi sum = narrow_one(t, p, ahead, to, q, less, n);
+        *high = vi_high(sum);
+        *low = vi_low(sum);
+        return;
+    }
     size_t have = LOOK_ONE < LOOK_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
     look_lanes(kind, t, p, ahead, to, q, have, high, low);
     for (size_t i = have; LOOK_ONE < LOOK_BLOCK && i < n; i += have) {
@@ -133,8 +139,8 @@ INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
             if (ahead >= end && j->then != NULL) {
                 ahead = j->then + (ahead - end);
             }
-            look_block(kind, &t, p, ahead, to, j->q + k, n, &high[have % 4],
-                       &low[have % 4]);
+            look_block(kind, &t, p, ahead, to, j->q + k, narrow_less(j->k, k),
+                       n, &high[have % 4], &low[have % 4]);
             if (++have % 4 == 0) {
                 vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,
                             true);

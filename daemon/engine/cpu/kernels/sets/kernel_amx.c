@@ -51,10 +51,12 @@ UNITS_OF(half_i8, WEIGHT_I8, HALF)
 UNITS_OF(half_i4, WEIGHT_I4, HALF)
 UNITS_OF(half_lut4, WEIGHT_LUT4, HALF)
 UNITS_OF(half_lut6, WEIGHT_LUT6, HALF)
+UNITS_OF(half_narrow, LOOK_NARROW, HALF)
 UNITS_OF(whole_i8, WEIGHT_I8, GROUP)
 UNITS_OF(whole_i4, WEIGHT_I4, GROUP)
 UNITS_OF(whole_lut4, WEIGHT_LUT4, GROUP)
 UNITS_OF(whole_lut6, WEIGHT_LUT6, GROUP)
+UNITS_OF(whole_narrow, LOOK_NARROW, GROUP)
 
 static void int_many(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
@@ -62,14 +64,21 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
     static units_fn *const half[] = {[WEIGHT_I8] = half_i8,
                                      [WEIGHT_I4] = half_i4,
                                      [WEIGHT_LUT4] = half_lut4,
-                                     [WEIGHT_LUT6] = half_lut6};
+                                     [WEIGHT_LUT6] = half_lut6,
+                                     [LOOK_NARROW] = half_narrow};
     static units_fn *const whole[] = {[WEIGHT_I8] = whole_i8,
                                       [WEIGHT_I4] = whole_i4,
                                       [WEIGHT_LUT4] = whole_lut4,
-                                      [WEIGHT_LUT6] = whole_lut6};
-    if (begin + UNIT <= end) {
-        units_fn *run = j->cols <= HALF ? half[j->kind] : whole[j->kind];
-        begin = run(j, begin, end, scratch);
+                                      [WEIGHT_LUT6] = whole_lut6,
+                                      [LOOK_NARROW] = whole_narrow};
+    struct linear_job mine = *j;
+    while (begin + UNIT <= end) {
+        bool narrow = false;
+        const size_t stop = narrow_stop(j, begin, end, &narrow);
+        const int kind = narrow ? LOOK_NARROW : (int)j->kind;
+        units_fn *run = j->cols <= HALF ? half[kind] : whole[kind];
+        mine.then = stop < end ? j->w + stop * j->ldw : j->then;
+        begin = run(&mine, begin, stop, scratch);
     }
     if (begin < end) {
         kernels_avx512.int_few(j, begin, end, scratch);
@@ -127,6 +136,7 @@ const struct kernels kernels_amx = {
     .many = MANY,
     .run = run,
     .own_words = 1,
+    .narrow_cols = MANY - 1,
     .pack = pack,
     .pack_order = pack_order,
     .attend_product = attend_product,

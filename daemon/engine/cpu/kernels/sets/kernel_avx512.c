@@ -152,6 +152,9 @@ INLINE void vi_transpose(vi t[16])
 #define LOOK_MEASURED
 
 #define LOOK_PAIRS PAIRS_ONE
+#define LOOK_OWN   1u
+
+#define LOOK_NARROWS 31u /* those of int_few */
 
 struct lk_table {
     vi entries[2]; /* 16 twice, or 64 */
@@ -203,7 +206,13 @@ INLINE void lk_put8(const vi a[8], float *out, float *next, bool first)
 
 INLINE void lk_set(int kind, struct lk_table *t, const int16_t *e)
 {
-    if (kind == WEIGHT_LUT4) {
+    if (kind == LOOK_NARROW) {
+        __m128i bytes = _mm_packs_epi16(
+            _mm_loadu_si128((const void *)e),
+            _mm_loadu_si128((const void *)(e + 8)));
+        bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)NARROW_MORE));
+        t->entries[0] = _mm512_broadcast_i32x4(bytes);
+    } else if (kind == WEIGHT_LUT4) {
         __m256i all = _mm256_loadu_si256((const void *)e);
         t->entries[0] = _mm512_broadcast_i64x4(all);
     } else {
@@ -261,6 +270,63 @@ INLINE void lk_look6(const struct lk_table *t, const uint8_t *p, vi w[2])
     w[1] = _mm512_permutex2var_epi16(t->entries[0], odd, t->entries[1]);
 }
 
+/* --- narrow tables (linear_narrow.h) --- */
+
+INLINE vi lk_bytes(const struct lk_table *t, const char *p, int odd)
+{
+    vi k = _mm512_loadu_si512((const void *)p);
+    k = odd ? _mm512_srli_epi16(k, 4) : k;
+    return _mm512_shuffle_epi8(t->entries[0],
+                               _mm512_and_si512(k, _mm512_set1_epi8(15)));
+}
+
+INLINE vi lk_dot8(vi acc, vi w, vi x)
+{
+    acc = _mm512_dpbusd_epi32(acc, w, x);
+    ORDER(acc);
+    return acc;
+}
+
+INLINE vi lk_join8(vi high, vi low)
+{
+    return _mm512_add_epi32(_mm512_slli_epi32(high, 7), low);
+}
+
+INLINE vi low_bytes(vi a, vi b)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
+                              _mm512_cvtepi16_epi8(b), 1);
+}
+
+/* Of NARROW_STEP words at q; second: there are more than VB. Returns their
+ * sums. */
+INLINE vi narrow_step_own(const int16_t *q, bool second, int16_t *to)
+{
+    const vi low7 = _mm512_set1_epi16(127);
+    vi sum = vi_zero();
+    for (int odd = 0; odd < 2; odd++, q += VB / 2, to += VB / 2) {
+        vi a = vi_load(q);
+        vi b = second ? vi_load(q + VB) : vi_zero();
+        vi_store(to, low_bytes(_mm512_srai_epi16(a, 7), _mm512_srai_epi16(b, 7)));
+        vi_store(to + VB, low_bytes(_mm512_and_si512(a, low7),
+                                    _mm512_and_si512(b, low7)));
+        sum = vi_dot(vi_dot(sum, a, vi_ones()), b, vi_ones());
+    }
+    return sum;
+}
+
+INLINE void narrow_own(const int16_t *q, size_t k, int16_t *to)
+{
+    int16_t *less = to + narrow_words(k);
+    for (size_t at = 0; at < k; at += LOOK_BLOCK, less += VB / 2) {
+        vi sum = vi_zero();
+        for (size_t i = at; i < k && i < at + LOOK_BLOCK; i += NARROW_STEP) {
+            sum = vi_add(sum, narrow_step_own(q + i, k - i > VB, to + i));
+        }
+        vi_store(less, _mm512_sub_epi32(vi_zero(), sum));
+    }
+}
+
 #include "engine/cpu/kernels/sets/kernel_x86.h"
 #include "engine/cpu/kernels/products/linear_int.h"
 #include "engine/cpu/kernels/products/linear_round.h"
@@ -272,10 +338,11 @@ const struct kernels kernels_avx512 = {
     .split_row = split_row,
     .int_few = int_few,
     .int_many = int_many,
-    .many = 32,
+    .many = LOOK_NARROWS + 1,
     .lane = int_lane,
     .run = look_run_of,
-    .own_words = 1,
+    .own_words = LOOK_OWN,
+    .narrow_cols = LOOK_NARROWS,
     .attend_product = attend_product,
     .attend_weigh = attend_weigh,
     .attend_join = attend_join,

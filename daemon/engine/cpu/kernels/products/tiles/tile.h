@@ -50,7 +50,7 @@ INLINE void tiles_configure(size_t width)
  * low nibbles of 64 bytes, the odd one their high nibbles. */
 INLINE bool in_pairs(int kind)
 {
-    return kind == WEIGHT_LUT4 || kind == WEIGHT_I4;
+    return kind == WEIGHT_LUT4 || kind == LOOK_NARROW || kind == WEIGHT_I4;
 }
 
 /* Weights of a step: two tiles whose rows are ld apart. */

@@ -50,10 +50,13 @@ INLINE void few_looked_up(struct few *f, const struct strip *s, int kind,
     const size_t b_next = f->q.groups > 1 ? f->q.ld : 0;
     const size_t steps = steps_of(kind, n);
     for (size_t i = 0; i < steps + LAG; i += 2) {
+        if (in_pairs(kind) && i < steps) {
+            strip_pair(s, kind, k, n, i, true, f->tiles + i % PLACES * PAIR);
+        }
         for (size_t odd = 0; odd < 2; odd++) {
             const size_t step = i + odd;
-            if (step < steps) {
-                strip_step(s, kind, k, n, step, odd, true,
+            if (!in_pairs(kind) && step < steps) {
+                strip_step(s, kind, k, n, step, true,
                            f->tiles + step % PLACES * PAIR);
             }
             if (step >= LAG && step - LAG < steps) {
@@ -86,7 +89,7 @@ INLINE void few_in_place(struct few *f, const struct strip *s, size_t width,
         }
     }
     if (i < n) {
-        strip_step(s, WEIGHT_I8, k, n, i / STEP, false, true, f->tiles);
+        strip_step(s, WEIGHT_I8, k, n, i / STEP, true, f->tiles);
         a = (struct operand){(const char *)f->tiles, STEP, TILE};
         tiles_add(&a, b, b_next, false);
     }

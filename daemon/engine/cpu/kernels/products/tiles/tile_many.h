@@ -38,12 +38,11 @@ INLINE void many_strip(const struct strip *s, int kind, const struct columns *q,
         const size_t steps = steps_of(kind, n);
         struct asking next = strip_next(s, kind, k, n);
         const size_t lines = next.rows * next.lines / ((q->groups + 1) / 2) + 1;
-        for (size_t i = 0; i < steps; i += 2) {
-            strip_step(s, kind, k, n, i, false, false, tiles + i * PAIR);
-            if (i + 1 < steps) {
-                strip_step(s, kind, k, n, i + 1, true, false,
-                           tiles + (i + 1) * PAIR);
-            }
+        for (size_t i = 0; in_pairs(kind) && i < steps; i += 2) {
+            strip_pair(s, kind, k, n, i, false, tiles + i * PAIR);
+        }
+        for (size_t i = 0; !in_pairs(kind) && i < steps; i++) {
+            strip_step(s, kind, k, n, i, false, tiles + i * PAIR);
         }
         for (size_t g = 0; g < q->groups; g += 2) {
             const bool two = g + 1 < q->groups;

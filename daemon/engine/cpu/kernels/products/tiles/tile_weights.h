@@ -1,6 +1,7 @@
 /* tile_weights.h - strips of rows of weights, and their steps as tiles. */
 #pragma once
 
+#include "base/num.h"
 #include "engine/cpu/kernels/products/tiles/tile.h"
 
 /* Weights are bytes, or halves of table entries: tiles of a strip's rows. */
@@ -27,6 +28,10 @@ INLINE struct table table_of(int kind, const int16_t *e)
     if (kind == WEIGHT_I4) { /* the numbers of four bits */
         t.high = _mm512_set4_epi32((int)0xfffefdfc, (int)0xfbfaf9f8, 0x07060504,
                                    0x03020100);
+    } else if (kind == LOOK_NARROW) {
+        const __m128i a = _mm_loadu_si128((const void *)e);
+        const __m128i b = _mm_loadu_si128((const void *)(e + 8));
+        t.high = _mm512_broadcast_i32x4(_mm_packs_epi16(a, b));
     } else if (kind == WEIGHT_LUT4) {
         const __m512i a =
             _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)e));
@@ -78,23 +83,33 @@ INLINE __m512i six_bits(__m512i k)
                                         _mm512_permutexvar_epi8(spread, k));
 }
 
-/* One row of a step's tiles. */
-INLINE void row_step(int kind, const struct table *t, __m512i k, bool odd,
-                     int8_t *to)
+/* One row of a step's tiles; kinds in pairs have row_pair. */
+INLINE void row_step(int kind, const struct table *t, __m512i k, int8_t *to)
 {
     if (kind == WEIGHT_I8) {
         _mm512_storeu_si512((void *)to, k);
         return;
     }
-    if (kind == WEIGHT_LUT6) {
-        k = six_bits(k);
-    } else if (odd) {
-        k = _mm512_srli_epi16(k, 4);
-    }
+    must(kind == WEIGHT_LUT6);
+    k = six_bits(k);
     _mm512_storeu_si512((void *)to, _mm512_permutexvar_epi8(k, t->high));
+    _mm512_storeu_si512((void *)(to + TILE),
+                        _mm512_permutexvar_epi8(k, t->low));
+}
+
+/* One row of both steps of a pair; next: from step to step. */
+INLINE void row_pair(int kind, const struct table *t, __m512i k, int8_t *to,
+                     size_t next)
+{
+    const __m512i odd = _mm512_srli_epi16(k, 4);
+    _mm512_storeu_si512((void *)to, _mm512_permutexvar_epi8(k, t->high));
+    _mm512_storeu_si512((void *)(to + next),
+                        _mm512_permutexvar_epi8(odd, t->high));
     if (planes(kind) == 2) {
         _mm512_storeu_si512((void *)(to + TILE),
                             _mm512_permutexvar_epi8(k, t->low));
+        _mm512_storeu_si512((void *)(to + next + TILE),
+                            _mm512_permutexvar_epi8(odd, t->low));
     }
 }
 
@@ -112,7 +127,7 @@ INLINE void strip_tables(struct strip *s, int kind)
 {
     const size_t rows = kind == WEIGHT_I4 ? SIZE_MAX : s->j->table_rows;
     const size_t n = rows == 1 ? s->o : s->o / rows;
-    const size_t entries = weight_entries((enum weight_kind)kind);
+    const size_t entries = look_entries(kind);
     const int16_t *e = s->j->table + n * entries;
     size_t left = rows - (s->o - n * rows);
     struct table t = table_of(kind, e);
@@ -142,35 +157,85 @@ INLINE void strip_new(struct strip *s, int kind, const struct linear_job *j,
     }
 }
 
-/* Step `step` of a block at k, of n elements, as two tiles. ahead: prefetch the
- * lines of the next strip that stand where this step's do, to the second cache,
- * and what these rows have two lines further, to the first. */
+/* Where a step of a block at k, of n elements, is. */
+struct step {
+    const char *p;    /* the strip's first row */
+    const char *next; /* lines of the next strip that stand where these do */
+    size_t valid;     /* bytes; 64 and more: of all rows a whole line */
+};
+
+INLINE struct step step_of(const struct strip *s, int kind, size_t k, size_t n,
+                           size_t step)
+{
+    const size_t at = step_at(kind, step);
+    return (struct step){
+        .p = s->w + int_bytes(kind, k) + at,
+        .next = s->next + (int_bytes(kind, k) + at) * strip_rows(kind),
+        .valid = int_bytes(kind, n) - at,
+    };
+}
+
+INLINE __mmask64 step_mask(const struct step *at, int kind)
+{
+    return ~(__mmask64)0 >> (64 - num_min(at->valid, step_bytes(kind)));
+}
+
+/* Prefetch for row r: a line of the next strip to the second cache, and what
+ * this row has two lines further to the first. */
+INLINE void row_ahead(const struct step *at, size_t r, const char *p)
+{
+    __builtin_prefetch(at->next + r * 64, 0, 2);
+    __builtin_prefetch(p + 2 * STEP, 0, 3);
+}
+
+/* Step `step` of a block at k, of n elements, as two tiles. */
 INLINE void strip_step(const struct strip *s, int kind, size_t k, size_t n,
-                       size_t step, bool odd, bool ahead, int8_t *to)
+                       size_t step, bool ahead, int8_t *to)
 {
     const size_t rows = strip_rows(kind);
-    const size_t at = step_at(kind, step);
-    const size_t bytes = step_bytes(kind);
-    const size_t lines = rows * bytes / 64;
-    const char *p = s->w + int_bytes(kind, k) + at;
-    const char *next = s->next + (int_bytes(kind, k) + at) * rows;
-    const size_t there = int_bytes(kind, n) - at;
-    const size_t valid = there < bytes ? there : bytes;
-    const __mmask64 mask = ~(__mmask64)0 >> (64 - valid);
-    if (there >= 64) {
-        for (size_t r = 0; r < rows; r++, p += s->j->ldw) {
+    const size_t lines = rows * step_bytes(kind) / 64;
+    const struct step at = step_of(s, kind, k, n, step);
+    const __mmask64 mask = step_mask(&at, kind);
+    const size_t ldw = s->j->ldw;
+    const char *p = at.p;
+    if (at.valid >= 64) {
+        for (size_t r = 0; r < rows; r++, p += ldw) {
             const size_t tile = r / TILE_ROWS * TILE;
-            if (ahead && r < lines && !(in_pairs(kind) && odd)) {
-                __builtin_prefetch(next + r * 64, 0, 2);
-                __builtin_prefetch(p + 2 * STEP, 0, 3);
+            if (ahead && r < lines) {
+                row_ahead(&at, r, p);
             }
             row_step(kind, &s->table[r], _mm512_loadu_si512((const void *)p),
-                     odd, to + tile + r % TILE_ROWS * STEP);
+                     to + tile + r % TILE_ROWS * STEP);
         }
         return;
     }
-    for (size_t r = 0; r < rows; r++, p += s->j->ldw) {
-        row_step(kind, &s->table[r], _mm512_maskz_loadu_epi8(mask, p), odd,
+    for (size_t r = 0; r < rows; r++, p += ldw) {
+        row_step(kind, &s->table[r], _mm512_maskz_loadu_epi8(mask, p),
                  to + r / TILE_ROWS * TILE + r % TILE_ROWS * STEP);
+    }
+}
+
+/* Steps `step` and the next one, which have the same bytes (in_pairs). */
+INLINE void strip_pair(const struct strip *s, int kind, size_t k, size_t n,
+                       size_t step, bool ahead, int8_t *to)
+{
+    const size_t rows = strip_rows(kind);
+    const struct step at = step_of(s, kind, k, n, step);
+    const __mmask64 mask = step_mask(&at, kind);
+    const size_t ldw = s->j->ldw;
+    const char *p = at.p;
+    if (at.valid >= 64) {
+        for (size_t r = 0; r < rows; r++, p += ldw, to += STEP) {
+            if (ahead) {
+                row_ahead(&at, r, p);
+            }
+            row_pair(kind, &s->table[r], _mm512_loadu_si512((const void *)p),
+                     to, PAIR);
+        }
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, p += ldw, to += STEP) {
+        row_pair(kind, &s->table[r], _mm512_maskz_loadu_epi8(mask, p), to,
+                 PAIR);
     }
 }
