@@ -20,7 +20,9 @@
  * integers too: entries of at most WEIGHT_TABLE_PEAK and a scale a row
  * (weight_table.c). They are looked up in registers (linear_look.h). The sums
  * of a block, which has LOOK_BLOCK elements then, do not fit in int32; they are
- * exact all the same, and rounded to floats once.
+ * exact all the same, and rounded to floats once. Narrow tables have entries of
+ * 8 bits: sets that multiply bytes do so for 32 rows whose tables all are
+ * (linear_narrow.h), with the same sums.
  *
  * Weights of other kinds (fp16, fp32, other tables, sparse, ...) are multiplied
  * with fp32 activations in the canonical 16-lane reduction of gemm.h; those

@@ -15,13 +15,18 @@
  * made wider. An activation is two bytes, so there are as many products as with
  * words of 16 bits, and the same sums: those of high bytes and of low ones are
  * joined in each lane once a block. They begin with what makes up for
- * NARROW_MORE, which has the scale of the high bytes, as it is 128. A block's
- * lane adds up 128 products: 128 * 128 * 127 * 128 is below 2^28.
+ * NARROW_MORE, which has the scale of the high bytes, as it is 128.
  */
 #pragma once
 
 #if defined(LOOK_NARROWS)
 static_assert(LOOK_BLOCK % NARROW_STEP == 0 && NARROW_STEP == 2 * VB, "steps");
+
+#define NARROW_LANE ((int64_t)LOOK_BLOCK * 4 / VB) /* products in a lane */
+static_assert(128 * NARROW_LANE * (255 * 128 + (int)LINEAR_PEAK) +
+                      NARROW_LANE * 255 * 127 <
+                  INT32_MAX,
+              "a lane's high bytes, what they begin with, and its low bytes");
 
 /* Few sums have a chain of products for even elements and one for odd ones, so
  * that none waits for the one before. */

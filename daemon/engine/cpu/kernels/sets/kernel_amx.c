@@ -12,14 +12,15 @@
  *
  * 8 columns make a tile, the high and the low bytes of each side by side
  * (kernels.pack). 16 rows of weights are a tile (those of 4 bits are looked up,
- * as the numbers that nibbles mean), or with tables two, of high and of low
- * bytes. The sums of bytes are joined in 64 bits, exactly, and rounded to a
- * float once for each block: the bits of every other set.
+ * as the numbers that nibbles mean; so are narrow tables), or with other tables
+ * two, of high and of low bytes. The sums of bytes are joined in 64 bits,
+ * exactly, and rounded to a float once for each block: the bits of every other
+ * set.
  *
- * A *strip* is the rows whose bytes fill two tiles: 32, or 16 with tables. One
- * or two groups of columns (few_units) meet each strip once. Weights of 8 bits
- * are read where they lie, others are looked up into memory some steps before
- * they are read as tiles. For more columns (many_units) a block of the strip is
+ * A *strip* is the rows whose bytes fill two tiles: 32, or 16 of two tiles each.
+ * One or two groups of columns (few_units) meet each strip once. Weights of 8
+ * bits are read where they lie, others are looked up into memory some steps
+ * before they are read as tiles. For more columns (many_units) a block of the strip is
  * made ready in the scratch, and all columns pass by it, 16 at a time.
  */
 #include "engine/cpu/kernels/products/tiles/tile_few.h"

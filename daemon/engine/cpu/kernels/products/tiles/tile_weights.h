@@ -4,7 +4,8 @@
 #include "base/num.h"
 #include "engine/cpu/kernels/products/tiles/tile.h"
 
-/* Weights are bytes, or halves of table entries: tiles of a strip's rows. */
+/* Weights are bytes, or halves of table entries that are no bytes: tiles of a
+ * strip's rows. */
 INLINE size_t planes(int kind)
 {
     return kind == WEIGHT_LUT4 || kind == WEIGHT_LUT6 ? 2 : 1;
