@@ -125,6 +125,7 @@ INLINE void ask(struct asking *a, size_t n)
 enum own_form {
     OWN_WORDS_FORM,  /* words in another order */
     OWN_NARROW_FORM, /* bytes, for LOOK_NARROW */
+    OWN_SIX_FORM,    /* bytes, for WEIGHT_LUT6 (tiles/six_one.h) */
     OWN_FORMS
 };
 

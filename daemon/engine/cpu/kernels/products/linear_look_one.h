@@ -102,10 +102,8 @@ INLINE void look_block(int kind, const struct lk_table *t, const char *p,
                        const char *ahead, enum ahead to, const int16_t *q,
                        size_t less, size_t n, vi *high, vi *low)
 {
-    if (kind == LOOK_NARROW) {
-        vi sum = narrow_one(t, p, ahead, to, q, less, n);
-        *high = vi_high(sum);
-        *low = vi_low(sum);
+    if (kind == LOOK_NARROW) { /* look_sums4 splits it */
+        *low = narrow_one(t, p, ahead, to, q, less, n);
         return;
     }
     size_t have = LOOK_ONE < LOOK_BLOCK && n > LOOK_ONE ? LOOK_ONE : n;
@@ -121,6 +119,21 @@ INLINE void look_block(int kind, const struct lk_table *t, const char *p,
     }
 }
 
+/* Four sums of lanes. Those of narrow tables are whole, and fit in int32 if rows
+ * are short. */
+INLINE void look_sums4(int kind, bool fit, vi high[4], vi low[4], float *sums)
+{
+    if (fit) {
+        vi_put(vi_across(low), sums, true);
+        return;
+    }
+    for (int i = 0; kind == LOOK_NARROW && i < 4; i++) {
+        high[i] = vi_high(low[i]);
+        low[i] = vi_low(low[i]);
+    }
+    vi_put_wide(vi_across(high), vi_across(low), sums, true);
+}
+
 /* one_rows (linear_one.h): `rows` rows from o on, a multiple of four. */
 INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
                       size_t o, size_t rows, const char *end, float *sums)
@@ -130,6 +143,7 @@ INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
     UNSET struct lk_table t;
     struct look_at at = look_at(kind, j, o);
     size_t have = 0;
+    const bool fit = kind == LOOK_NARROW && j->k <= LINEAR_BLOCK;
     lk_set(kind, &t, at.entries);
     for (size_t r = o; r < o + rows; r++) {
         for (size_t k = 0; k < j->k; k += LOOK_BLOCK) {
@@ -142,8 +156,7 @@ INLINE void look_rows(const struct linear_job *j, int kind, enum ahead to,
             look_block(kind, &t, p, ahead, to, j->q + k, narrow_less(j->k, k),
                        n, &high[have % 4], &low[have % 4]);
             if (++have % 4 == 0) {
-                vi_put_wide(vi_across(high), vi_across(low), sums + have - 4,
-                            true);
+                look_sums4(kind, fit, high, low, sums + have - 4);
             }
         }
         if (r + 1 < o + rows && look_next(kind, j, &at)) {

@@ -1,6 +1,6 @@
 /* kernel_amx.c - the "amx" set: products of MANY columns and more by tiles of
- * bytes (AMX-TILE, AMX-INT8, with AVX-512's VBMI); all else is what the
- * "avx512" set does.
+ * bytes (AMX-TILE, AMX-INT8, with AVX-512's VBMI), and of one column with tables
+ * of 64 entries (tiles/six_one.h); all else is what the "avx512" set does.
  *
  * A tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums
  * the products of 16 rows of weights, 64 elements of each, with 16 columns of
@@ -23,6 +23,7 @@
  * before they are read as tiles. For more columns (many_units) a block of the strip is
  * made ready in the scratch, and all columns pass by it, 16 at a time.
  */
+#include "engine/cpu/kernels/products/tiles/six_one.h"
 #include "engine/cpu/kernels/products/tiles/tile_few.h"
 #include "engine/cpu/kernels/products/tiles/tile_many.h"
 
@@ -86,7 +87,7 @@ static void int_many(const struct linear_job *j, size_t begin, size_t end,
     }
 }
 
-/* --- what is the avx512 set's --- */
+/* --- what is the avx512 set's, or mostly --- */
 
 static bool round_row(const float *x, size_t k, size_t k_pad, int16_t *q,
                       float *scale)
@@ -103,6 +104,9 @@ static void split_row(const float *x, size_t k, size_t k_pad, int16_t *hi,
 static void int_few(const struct linear_job *j, size_t begin, size_t end,
                     void *scratch)
 {
+    if (six_fits(j)) {
+        begin = six_run(j, begin, end, scratch);
+    }
     kernels_avx512.int_few(j, begin, end, scratch);
 }
 

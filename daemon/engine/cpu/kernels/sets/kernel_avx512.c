@@ -3,6 +3,7 @@
 
 #include "engine/cpu/kernels/attention/attend_impl.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
+#include "engine/cpu/kernels/sets/across_512.h"
 #include "engine/cpu/kernels/simd.h"
 
 #if !defined(__AVX512F__) /* simulated: no such registers */
@@ -82,24 +83,11 @@ INLINE vi vi_half4(const uint8_t *p, int odd)
                : _mm512_srai_epi16(_mm512_slli_epi16(b, 12), 12);
 }
 
-INLINE vi add_across(vi a, vi b)
-{
-    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b),
-                            _mm512_unpackhi_epi32(a, b));
-}
-
 typedef __m128i vi4;
 
 INLINE vi4 vi_across(const vi a[4])
 {
-    vi p = add_across(a[0], a[1]);
-    vi q = add_across(a[2], a[3]);
-    vi s = _mm512_add_epi32(_mm512_unpacklo_epi64(p, q),
-                            _mm512_unpackhi_epi64(p, q));
-    __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(s),
-                                 _mm512_extracti64x4_epi64(s, 1));
-    return _mm_add_epi32(_mm256_castsi256_si128(h),
-                         _mm256_extracti128_si256(h, 1));
+    return across_512(a);
 }
 
 INLINE void vi_floats(float *out, vi a, bool first)
