@@ -72,7 +72,7 @@ static void narrow_best(const struct palette *p, const struct near *s,
     (void)frexp(peak / NARROW_PEAK, &exponent);
     exponent = exponent - MANTISSA > HALF_UNIT ? exponent - MANTISSA : HALF_UNIT;
     double m = ceil(ldexp(peak / NARROW_PEAK, -exponent));
-    *error = INFINITY;
+    *error = (double)INFINITY;
     for (int i = 0; i < 1 << (MANTISSA - 1); i++, m++) {
         if (m >= 1 << MANTISSA) {
             m /= 2;
