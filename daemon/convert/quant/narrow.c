@@ -54,8 +54,10 @@ static double narrow_error(const struct palette *p, const struct near *s,
     for (unsigned k = 0; k < NARROW_ENTRIES; k++) {
         const double mean = s->cost[k] > 0 ? s->off[k] / s->cost[k] : 0;
         const double want = rint(((double)p->entry[k] + mean) / scale);
-        const double least = k > 0 ? to[k - 1] : -NARROW_PEAK; /* ascending */
-        to[k] = (int)fmin(fmax(want, least), NARROW_PEAK);
+        const int least = k > 0 ? to[k - 1] : -NARROW_PEAK; /* ascending */
+        to[k] = want < least         ? least
+                : want > NARROW_PEAK ? NARROW_PEAK
+                                     : (int)want;
         const double move = to[k] * scale - (double)p->entry[k];
         error +=
             s->square[k] - 2 * move * s->off[k] + s->cost[k] * move * move;
@@ -99,8 +101,9 @@ void narrow_entries(const float *rows, const float *cost, size_t n,
     double scale = 0;
     int to[NARROW_ENTRIES];
     palette_init(&p, entry, NARROW_ENTRIES);
-    const double peak = fmax(fabs((double)p.entry[0]),
-                             fabs((double)p.entry[NARROW_ENTRIES - 1]));
+    const double first = fabs((double)p.entry[0]); /* one of the two is it */
+    const double last = fabs((double)p.entry[NARROW_ENTRIES - 1]);
+    const double peak = first > last ? first : last;
     if (peak == 0) {
         return; /* is narrow */
     }
