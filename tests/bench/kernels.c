@@ -252,6 +252,8 @@ int main(int argc, char **argv)
     crew_unref();
     free(stack);
     free(tables);
+    free(narrow_tables);
+    free(flags);
     free(scale);
     free(x);
     free(y);

@@ -72,7 +72,8 @@ static void narrow_best(const struct palette *p, const struct near *s,
 {
     int exponent = 0;
     (void)frexp(peak / NARROW_PEAK, &exponent);
-    exponent = exponent - MANTISSA > HALF_UNIT ? exponent - MANTISSA : HALF_UNIT;
+    exponent -= MANTISSA;
+    exponent = exponent > HALF_UNIT ? exponent : HALF_UNIT;
     double m = ceil(ldexp(peak / NARROW_PEAK, -exponent));
     *error = (double)INFINITY;
     for (int i = 0; i < 1 << (MANTISSA - 1); i++, m++) {

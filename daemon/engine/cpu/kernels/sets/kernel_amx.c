@@ -1,6 +1,7 @@
 /* kernel_amx.c - the "amx" set: products of MANY columns and more by tiles of
- * bytes (AMX-TILE, AMX-INT8, with AVX-512's VBMI), and of one column with tables
- * of 64 entries (tiles/six_one.h); all else is what the "avx512" set does.
+ * bytes (AMX-TILE, AMX-INT8, with AVX-512's VBMI), and of one column with
+ * tables of 64 entries (tiles/six_one.h); all else is what the "avx512" set
+ * does.
  *
  * A tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums
  * the products of 16 rows of weights, 64 elements of each, with 16 columns of
@@ -17,11 +18,12 @@
  * exactly, and rounded to a float once for each block: the bits of every other
  * set.
  *
- * A *strip* is the rows whose bytes fill two tiles: 32, or 16 of two tiles each.
- * One or two groups of columns (few_units) meet each strip once. Weights of 8
- * bits are read where they lie, others are looked up into memory some steps
- * before they are read as tiles. For more columns (many_units) a block of the strip is
- * made ready in the scratch, and all columns pass by it, 16 at a time.
+ * A *strip* is the rows whose bytes fill two tiles: 32, or 16 of two tiles
+ * each. One or two groups of columns (few_units) meet each strip once. Weights
+ * of 8 bits are read where they lie, others are looked up into memory some
+ * steps before they are read as tiles. For more columns (many_units) a block of
+ * the strip is made ready in the scratch, and all columns pass by it, 16 at a
+ * time.
  */
 #include "engine/cpu/kernels/products/tiles/six_one.h"
 #include "engine/cpu/kernels/products/tiles/tile_few.h"

@@ -3,7 +3,7 @@
 
 #include "engine/cpu/kernels/attention/attend_impl.h"
 #include "engine/cpu/kernels/products/linear_impl.h"
-#include "engine/cpu/kernels/sets/across_512.h"
+#include "engine/cpu/kernels/sets/vectors_512.h"
 #include "engine/cpu/kernels/simd.h"
 
 #if !defined(__AVX512F__) /* simulated: no such registers */
@@ -280,12 +280,6 @@ INLINE vi lk_join8(vi high, vi low)
     return _mm512_add_epi32(_mm512_slli_epi32(high, 7), low);
 }
 
-INLINE vi low_bytes(vi a, vi b)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
-                              _mm512_cvtepi16_epi8(b), 1);
-}
-
 /* Of NARROW_STEP words at q; second: there are more than VB. Returns their
  * sums. */
 INLINE vi narrow_step_own(const int16_t *q, bool second, int16_t *to)
@@ -295,8 +289,9 @@ INLINE vi narrow_step_own(const int16_t *q, bool second, int16_t *to)
     for (int odd = 0; odd < 2; odd++, q += VB / 2, to += VB / 2) {
         vi a = vi_load(q);
         vi b = second ? vi_load(q + VB) : vi_zero();
-        vi_store(to, low_bytes(_mm512_srai_epi16(a, 7), _mm512_srai_epi16(b, 7)));
-        vi_store(to + VB, low_bytes(_mm512_and_si512(a, low7),
+        vi_store(to, bytes_512(_mm512_srai_epi16(a, 7),
+                               _mm512_srai_epi16(b, 7)));
+        vi_store(to + VB, bytes_512(_mm512_and_si512(a, low7),
                                     _mm512_and_si512(b, low7)));
         sum = vi_dot(vi_dot(sum, a, vi_ones()), b, vi_ones());
     }

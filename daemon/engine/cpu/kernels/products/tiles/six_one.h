@@ -10,12 +10,13 @@
  *
  * with a[1] beginning at what makes up for that. Sums are those of the "avx512"
  * set, and are rounded as there. A thread makes the column's bytes once, behind
- * the first of those that narrow tables want (kernels.narrow_cols). */
+ * the first of those that narrow tables want (kernels.narrow_cols; a row has
+ * room for two, as it may be wide). */
 #pragma once
 
 #include "engine/cpu/kernels/products/tiles/tile_columns.h"
 #include "engine/cpu/kernels/products/tiles/tile_weights.h"
-#include "engine/cpu/kernels/sets/across_512.h"
+#include "engine/cpu/kernels/sets/vectors_512.h"
 
 #define SIX_ROWS   4u
 #define SIX_MORE   64    /* with it the high bytes of entries are unsigned */

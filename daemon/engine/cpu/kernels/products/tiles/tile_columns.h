@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/cpu/kernels/products/tiles/tile.h"
+#include "engine/cpu/kernels/sets/vectors_512.h"
 
 /* The low bytes of even elements and of odd ones, in the order of k. */
 INLINE __m512i woven(__m512i even, __m512i odd)
@@ -39,12 +40,6 @@ struct words {
     __m512i a, b;
 };
 
-INLINE __m512i bytes_of(__m512i a, __m512i b)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
-                              _mm512_cvtepi16_epi8(b), 1);
-}
-
 /* The words of tile `step`, of a column that has k_pad; there may be less. */
 INLINE struct words words_of(enum pack_order order, const int16_t *q,
                              size_t k_pad, size_t step)
@@ -79,8 +74,8 @@ INLINE void pack_tile(enum pack_order order, const int16_t *q, size_t ldq,
                               _mm512_srai_epi16(w.b, 7)};
             struct words l = {_mm512_and_si512(w.a, low7),
                               _mm512_and_si512(w.b, low7)};
-            high = order == PACK_PLAIN ? woven(h.a, h.b) : bytes_of(h.a, h.b);
-            low = order == PACK_PLAIN ? woven(l.a, l.b) : bytes_of(l.a, l.b);
+            high = order == PACK_PLAIN ? woven(h.a, h.b) : bytes_512(h.a, h.b);
+            low = order == PACK_PLAIN ? woven(l.a, l.b) : bytes_512(l.a, l.b);
         }
         first[c] = _mm512_unpacklo_epi32(high, low);
         second[c] = _mm512_unpackhi_epi32(high, low);

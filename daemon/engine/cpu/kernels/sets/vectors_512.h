@@ -1,4 +1,4 @@
-/* across_512.h - the sums of registers of 512 bits. */
+/* vectors_512.h - what several files do with registers of 512 bits. */
 #pragma once
 
 #include <immintrin.h>
@@ -22,4 +22,11 @@ INLINE __m128i across_512(const __m512i a[4])
                                  _mm512_extracti64x4_epi64(s, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(h),
                          _mm256_extracti128_si256(h, 1));
+}
+
+/* The low bytes of a's words, then those of b's. */
+INLINE __m512i bytes_512(__m512i a, __m512i b)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
+                              _mm512_cvtepi16_epi8(b), 1);
 }
