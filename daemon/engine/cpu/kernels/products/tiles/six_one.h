@@ -140,9 +140,11 @@ INLINE void six_rows(const struct linear_job *j, size_t o, const char *end,
     UNSET __m512i high[4];
     UNSET __m512i low[4];
     const int8_t *more = x + narrow_words(j->k) * sizeof(int16_t);
+    const int16_t *entries = j->table + o / j->table_rows * 64;
+    size_t left = j->table_rows - o % j->table_rows; /* rows that share it */
+    struct table t = six_table(entries);
     size_t have = 0;
     for (size_t r = o; r < o + SIX_ROWS; r++) {
-        const struct table t = six_table(j->table + r / j->table_rows * 64);
         for (size_t k = 0; k < j->k; k += LOOK_BLOCK) {
             const char *p = j->w + r * j->ldw + int_bytes(WEIGHT_LUT6, k);
             const char *ahead = p + AHEAD;
@@ -155,6 +157,11 @@ INLINE void six_rows(const struct linear_job *j, size_t o, const char *end,
             if (++have % 4 == 0) {
                 six_put(high, low, sums + have - 4);
             }
+        }
+        if (--left == 0 && r + 1 < o + SIX_ROWS) {
+            entries += 64;
+            left = j->table_rows;
+            t = six_table(entries);
         }
     }
 }
